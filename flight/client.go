@@ -13,119 +13,133 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
-// DoGet asks for a ticket, and returns the batches of the answer: in memory of [WithDevice], or of the
-// CPU. It waits for the schema. Everything said of [Receive] holds.
+// DoGet requests the batches of a ticket. It waits for the schema. What [Receive] says of the reader holds here too.
 //
-// The last Release of the reader cancels the call, even while a goroutine waits for its next batch. The
-// end of ctx cancels it too.
-func DoGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *arrowflight.Ticket, opts ...Option) (*cdevice.RecordReader, error) {
-	o, err := checkClient(ctx, client, opts)
-	if err != nil {
+// The last Release of the reader cancels the call, even while a goroutine waits for its next batch. The end of ctx cancels
+// it too.
+func DoGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *arrowflight.Ticket, opts ...GetOption) (*cdevice.RecordReader, error) {
+	if err := checkClient("DoGet", ctx, client); err != nil {
 		return nil, err
 	}
 	if ticket == nil {
-		return nil, absent("ticket", "a ticket")
+		return nil, absent("DoGet", "ticket", "a ticket")
 	}
-	call, cancel := context.WithCancel(ctx)
-	first, endFirst := context.WithCancel(call)
-	stream, err := client.DoGet(first, ticket, o.asking()...)
+	o, err := newOptions("DoGet", opts)
 	if err != nil {
-		endFirst()
-		cancel()
+		return nil, err
+	}
+	return doGet(ctx, client, ticket, o)
+}
+
+func doGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *arrowflight.Ticket, o *options) (*cdevice.RecordReader, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	first, endFirst := context.WithCancel(ctx)
+	end := func() { endFirst(); cancel() }
+	stream, err := client.DoGet(first, ticket, o.ticketCallOptions()...)
+	if err != nil {
+		end()
 		return nil, withStatus(err)
 	}
-	again := func() (Stream, error) {
+	retry := func() (Stream, error) {
 		endFirst()
-		return client.DoGet(call, ticket, o.callOptions()...)
+		return client.DoGet(ctx, ticket, o.callOptions()...)
 	}
-	end := func() { endFirst(); cancel() }
-	r, _, err := receive(stream, o, call, o.takesTickets(), end, nil, again)
+	r, _, err := receive(stream, o.acceptsTickets(), o, call{ctx: ctx, cancel: end, retry: retry})
 	return r, err
 }
 
-func checkClient(ctx context.Context, client arrowflight.FlightServiceClient, opts []Option) (*options, error) {
-	if err := checkContext(ctx); err != nil {
-		return nil, err
+func checkClient(function string, ctx context.Context, client arrowflight.FlightServiceClient) error {
+	if err := argument.Context("flight: "+function, ctx); err != nil {
+		return withStatus(err)
 	}
-	if argument.IsNil(client) {
-		return nil, absent("client", "a client of Arrow Flight")
-	}
-	return newOptions(opts)
+	return notNil(client, function, "client", "a client of Arrow Flight")
 }
 
-// DoPut sends the batches that are left in r, as [Send] does, and waits until the server has taken them
-// and has returned. [WithPutResults] takes its answers. The server's error is the result. A server may
-// return before the end of r: without an error, it wants no more.
+func checkSend(function string, ctx context.Context, client arrowflight.FlightServiceClient, descriptor *arrowflight.FlightDescriptor, r *cdevice.RecordReader) error {
+	err := checkClient(function, ctx, client)
+	switch {
+	case err != nil:
+	case descriptor == nil:
+		err = absent(function, "descriptor", "a descriptor")
+	case r == nil:
+		err = absent(function, "r", "a reader")
+	}
+	return err
+}
+
+// DoPut sends the remaining batches of r, as [Send] does, and waits until the server has received them and returned. It
+// returns the server's error. A server may return without an error before the end of r, if it wants no more batches.
+// [WithPutResults] receives its results.
 //
 // r stays the caller's. The end of ctx ends DoPut.
-func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descriptor *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts ...Option) error {
-	o, err := checkSend(ctx, client, descriptor, r, opts)
+func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descriptor *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts ...PutOption) error {
+	if err := checkSend("DoPut", ctx, client, descriptor, r); err != nil {
+		return err
+	}
+	o, err := newOptions("DoPut", opts)
 	if err != nil {
 		return err
 	}
-	call, cancel := context.WithCancel(ctx)
+	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.DoPut(call, o.asking()...)
+	stream, err := client.DoPut(callCtx, o.ticketCallOptions()...)
 	if err != nil {
 		return withStatus(err)
 	}
-	answered := make(chan error, 1)
+	results := make(chan error, 1)
 	go func() {
 		err := errors.New("flight: the function of WithPutResults ended its goroutine")
 		defer func() {
-			answered <- err
+			results <- err
 			if err != nil {
-				cancel() // of a function of the program: nothing more is received
+				cancel() // nothing more is received
 			}
 		}()
 		err = putResults(stream, o)
 	}()
-	err = send(stream, r, descriptor, o)
-	if err == nil {
-		err = stream.CloseSend()
-	}
+	err = sendAndClose(stream, r, descriptor, o)
 	// mutant: if err != nil && err != io.EOF {
-	if err != nil && err != io.EOF && !overtaken(ctx, stream, err) { // r failed: the server must not take what it has for all
-		return withStatus(cmp.Or(earlier(answered), err))
+	if err != nil && err != io.EOF && !endedByServer(ctx, stream, err) {
+		// r has failed: the server must not mistake a part of the batches for all.
+		return withStatus(cmp.Or(received(results), err))
 	}
 	select {
-	case err = <-answered:
+	case err = <-results:
 	case <-ctx.Done():
-		err = cmp.Or(earlier(answered), ctx.Err())
+		err = cmp.Or(received(results), ctx.Err())
 	}
 	return withStatus(err)
 }
 
-// overtaken reports whether an error of sending says that the call has ended, which is not the end of ctx: the answer
-// says why.
-func overtaken(ctx context.Context, stream Stream, err error) bool {
+// clientStream is a client's stream that sends.
+type clientStream interface {
+	Stream
+	CloseSend() error
+}
+
+func sendAndClose(stream clientStream, r *cdevice.RecordReader, descriptor *arrowflight.FlightDescriptor, o *options) error {
+	if err := send(stream, r, descriptor, o); err != nil {
+		return err
+	}
+	return stream.CloseSend()
+}
+
+// endedByServer reports whether sending has failed because the server has ended the call. Its results then have the cause.
+func endedByServer(ctx context.Context, stream Stream, err error) bool {
 	return errors.Is(err, context.Canceled) && stream.Context().Err() != nil && ctx.Err() == nil
 }
 
-// earlier returns the error that has arrived, if one has.
-func earlier(answered <-chan error) error {
+// received returns the error that the results have ended with, if they have.
+func received(results <-chan error) error {
 	select {
-	case err := <-answered:
+	case err := <-results:
 		return err
 	default:
 		return nil
 	}
 }
 
-func checkSend(ctx context.Context, client arrowflight.FlightServiceClient, descriptor *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts []Option) (*options, error) {
-	o, err := checkClient(ctx, client, opts)
-	switch {
-	case err != nil:
-		return nil, err
-	case descriptor == nil:
-		return nil, absent("descriptor", "a descriptor")
-	case r == nil:
-		return nil, absent("r", "a reader")
-	}
-	return o, nil
-}
-
-// putResults receives the server's messages until its end.
+// putResults receives the server's results until their end.
 func putResults(stream arrowflight.FlightService_DoPutClient, o *options) error {
 	for {
 		result, err := stream.Recv()
@@ -141,18 +155,21 @@ func putResults(stream arrowflight.FlightService_DoPutClient, o *options) error 
 	}
 }
 
-// DoExchange sends the batches that are left in r, as [Send] does, on a goroutine, and returns those of
-// the answers, as [DoGet] does. It waits for the schema of the answers. The reader of the answers ends with the
-// error of r, if r fails; with its end, or its last Release, sending ends too.
+// DoExchange sends the remaining batches of r, as [Send] does, on a goroutine, and returns the batches of the answers, as
+// [DoGet] does. It waits for the schema of the answers. If r fails, the reader of the answers ends with its error; the end
+// or last Release of that reader ends the sending.
 //
-// r stays the caller's; until sending has ended, the goroutine reads from it and holds a reference to it.
-func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, descriptor *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts ...Option) (*cdevice.RecordReader, error) {
-	o, err := checkSend(ctx, client, descriptor, r, opts)
+// r stays the caller's. Until the sending has ended, the goroutine reads from it and holds a reference to it.
+func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, descriptor *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts ...ExchangeOption) (*cdevice.RecordReader, error) {
+	if err := checkSend("DoExchange", ctx, client, descriptor, r); err != nil {
+		return nil, err
+	}
+	o, err := newOptions("DoExchange", opts)
 	if err != nil {
 		return nil, err
 	}
-	call, cancel := context.WithCancel(ctx)
-	stream, err := client.DoExchange(call, o.asking()...)
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := client.DoExchange(ctx, o.ticketCallOptions()...)
 	if err != nil {
 		cancel()
 		return nil, withStatus(err)
@@ -161,20 +178,18 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 	r.Retain()
 	go func() {
 		defer r.Release()
-		err := send(stream, r, descriptor, o)
-		if err == nil {
-			err = stream.CloseSend()
-		}
+		err := sendAndClose(stream, r, descriptor, o)
 		if err != nil && err != io.EOF && stream.Context().Err() == nil { // else the call has ended
 			failed.Store(&err)
 			cancel()
 		}
 	}()
-	answers, _, err := receive(stream, o, call, o.takesTickets(), cancel, func() error {
+	cause := func() error {
 		if err := failed.Load(); err != nil {
 			return *err
 		}
 		return nil
-	}, nil)
+	}
+	answers, _, err := receive(stream, o.acceptsTickets(), o, call{ctx: ctx, cancel: cancel, cause: cause})
 	return answers, err
 }

@@ -42,17 +42,17 @@ func TestCallsLeaveTheirContext(t *testing.T) {
 		"DoGet": func(ctx context.Context) (*cdevice.RecordReader, error) {
 			return flight.DoGet(ctx, client, info.Endpoint[0].Ticket)
 		},
-		"DoGetInfo": func(ctx context.Context) (*cdevice.RecordReader, error) {
-			return flight.DoGetInfo(ctx, info, dial)
+		"DoGetEndpoints": func(ctx context.Context) (*cdevice.RecordReader, error) {
+			return flight.DoGetEndpoints(ctx, info, dial)
 		},
 		"DoGet, not ahead": func(ctx context.Context) (*cdevice.RecordReader, error) {
 			return flight.DoGet(ctx, client, info.Endpoint[0].Ticket, flight.WithPrefetch(0))
 		},
-		"DoGetInfo, not ahead": func(ctx context.Context) (*cdevice.RecordReader, error) {
-			return flight.DoGetInfo(ctx, info, dial, flight.WithPrefetch(0))
+		"DoGetEndpoints, not ahead": func(ctx context.Context) (*cdevice.RecordReader, error) {
+			return flight.DoGetEndpoints(ctx, info, dial, flight.WithPrefetch(0))
 		},
-		"DoGetInfo of a bad schema": func(ctx context.Context) (*cdevice.RecordReader, error) {
-			_, err := flight.DoGetInfo(ctx, &arrowflight.FlightInfo{Schema: []byte("bad")}, dial)
+		"DoGetEndpoints of a bad schema": func(ctx context.Context) (*cdevice.RecordReader, error) {
+			_, err := flight.DoGetEndpoints(ctx, &arrowflight.FlightInfo{Schema: []byte("bad")}, dial)
 			assert.Error(t, err)
 			return nil, nil
 		},

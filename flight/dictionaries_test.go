@@ -59,7 +59,7 @@ func keep(t testing.TB, messages []*arrowflight.FlightData, limit int) (delivere
 	t.Helper()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
-	r, _, err := flight.Receive(&tape{marshal(t, messages), 1 << 20}, flight.WithAllocator(mem), flight.WithFullValidation(), flight.WithPrefetch(0), flight.WithMaxMessageSize(limit))
+	r, _, err := flight.Receive(&tape{marshal(t, messages), 1 << 20}, flight.WithAllocator(mem), flight.WithValidation(), flight.WithPrefetch(0), flight.WithMaxMessageSize(limit))
 	if err != nil {
 		return 0, err
 	}
@@ -259,7 +259,7 @@ func TestDeliveredDictionariesDoNotChange(t *testing.T) {
 		return record(t, []arrow.RecordBatch{array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: column.DataType(), Nullable: true}}, nil), []arrow.Array{column}, 2)})
 	}
 	m, later := sent(of("a", "b")), sent(of("x", "y"))
-	r, _, err := flight.Receive(&tape{marshal(t, append(m, later[1], m[len(m)-1])), 1 << 20}, flight.WithFullValidation(), flight.WithPrefetch(0))
+	r, _, err := flight.Receive(&tape{marshal(t, append(m, later[1], m[len(m)-1])), 1 << 20}, flight.WithValidation(), flight.WithPrefetch(0))
 	require.NoError(t, err)
 	defer r.Release()
 	var first arrow.RecordBatch

@@ -1,7 +1,6 @@
 package flight
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -11,11 +10,12 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/flightdata"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
-// dictionary validates the values of a dictionary, or of a delta. arrow-go joins them with those before without a look
-// at offsets and lengths, and allocates what these say. body is borrowed; it may be changed.
+// dictionary validates the values of a dictionary, or of a delta. arrow-go does not check offsets and lengths before it joins
+// them with those before, and allocates as much as they demand. body is borrowed, and may be changed.
 func (m *messages) dictionary(message ipcmessage.Message, metadata []byte, body *memory.Buffer) error {
 	schema, ok := m.values[message.ID]
 	switch {
@@ -29,36 +29,36 @@ func (m *messages) dictionary(message ipcmessage.Message, metadata []byte, body 
 
 // validate reads the values as a batch of their own.
 func (m *messages) validate(schema *arrow.Schema, metadata []byte, body *memory.Buffer) error {
-	payload := ipc.GetSchemaPayload(schema, heapMemory)
+	payload := ipc.GetSchemaPayload(schema, flightdata.HeapMemory)
 	first := ipc.NewMessage(payload.Meta(), memory.NewBufferBytes(nil))
 	values, err := ipcmessage.ValuesOf(metadata)
 	if err != nil {
-		return refused(err)
+		return malformed(err)
 	}
 	second := ipc.NewMessage(memory.NewBufferBytes(values), body)
 	defer second.Release()
-	r, err := ipc.NewReaderFromMessageReader(&list{first, second}, ipc.WithAllocator(heapMemory))
+	r, err := ipc.NewReaderFromMessageReader(&list{first, second}, ipc.WithAllocator(flightdata.HeapMemory))
 	if err != nil {
-		return named(err)
+		return unread(err)
 	}
 	defer r.Release()
 	if !r.Next() {
-		return &Error{"DictionaryBatch", fmt.Sprintf("not read: %v", r.Err()), errInvalid}
+		return invalid("DictionaryBatch", "not read: %v", r.Err())
 	}
 	b, err := cdevice.WrapRecordBatch(r.RecordBatch(), device.CPUDevice())
 	if err == nil {
 		defer b.Release()
 		err = b.ValidateFull(m.stream.Context())
 	}
-	if err != nil && !withStatusOf(err) {
+	if err != nil && !hasStatus(err) {
 		err = &Error{"DictionaryBatch", "values", err}
 	}
 	return err
 }
 
-// withOwnDictionaries makes a batch, owned by the caller, of dictionaries that arrow-go's reader does not have: that sets a
-// later dictionary into the values of those which it has, and releases them once too often if it fails to join a delta
-// (offsets that 32 bits do not hold, nulls whose bitmap is empty).
+// withOwnDictionaries returns a batch, owned by the caller, that shares no dictionary object with arrow-go's reader. The
+// reader writes later dictionaries into those objects, and releases them once too often if it fails to join a delta (for
+// example where offsets exceed 32 bits, or the bitmap of nulls is empty).
 func withOwnDictionaries(rec arrow.RecordBatch) arrow.RecordBatch {
 	columns, changed := make([]arrow.Array, rec.NumCols()), false
 	defer func() {
@@ -82,14 +82,18 @@ func withOwnDictionaries(rec arrow.RecordBatch) arrow.RecordBatch {
 		rec.Retain()
 		return rec
 	}
-	var md arrow.Metadata
+	return array.NewRecordBatchWithMetadata(rec.Schema(), columns, rec.NumRows(), metadataOf(rec))
+}
+
+// metadataOf returns the custom metadata of a batch.
+func metadataOf(rec arrow.RecordBatch) (md arrow.Metadata) {
 	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok {
 		md = with.Metadata()
 	}
-	return array.NewRecordBatchWithMetadata(rec.Schema(), columns, rec.NumRows(), md)
+	return md
 }
 
-// ownDictionaries returns the data, with a reference, or, if it has dictionaries, other data over the same buffers.
+// ownDictionaries returns the data, with a reference, or, if it has dictionaries, new data over the same buffers.
 func ownDictionaries(a arrow.ArrayData) arrow.ArrayData {
 	children, changed := make([]arrow.ArrayData, len(a.Children())), false
 	for i, child := range a.Children() {
@@ -118,12 +122,12 @@ func ownDictionaries(a arrow.ArrayData) arrow.ArrayData {
 	return own
 }
 
-// sameData returns data of the same type and buffers, without the dictionary.
+// sameData returns new data of the same type and buffers, without the dictionary.
 func sameData(a arrow.ArrayData, children []arrow.ArrayData) *array.Data {
 	return array.NewData(a.DataType(), a.Len(), a.Buffers(), children, a.NullN(), a.Offset())
 }
 
-// list are messages that are there already, borrowed.
+// list is a MessageReader of borrowed messages.
 type list []*ipc.Message
 
 var _ ipc.MessageReader = (*list)(nil)

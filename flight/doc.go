@@ -1,16 +1,16 @@
-// Package flight sends and receives batches in device memory over Arrow Flight. The engine is
-// arrow-go's package flight, here called arrowflight: its clients and servers, with their TLS,
-// authentication and middleware, stay as they are. This package reads and writes their streams.
+// Package flight sends and receives batches in device memory over Arrow Flight. It reads and writes the streams of arrow-go's
+// package flight, here called arrowflight, whose clients and servers, with TLS, authentication and middleware, are used as
+// they are.
 //
 // # Client
 //
-//	r, err := flight.DoGet(ctx, client, ticket, flight.WithDevice(gpu), flight.WithAllocator(mem))
+//	r, err := flight.DoGet(ctx, client, ticket, flight.WithTarget(gpu), flight.WithAllocator(mem))
 //	defer r.Release()
-//	for batch, err := range r.All() { ... }                                // on the GPU, with an event
+//	for batch, err := range r.All() { ... }                                     // on the GPU, with an event
 //
-//	err = flight.DoPut(ctx, client, descriptor, r)                         // r: in any memory
+//	err = flight.DoPut(ctx, client, descriptor, r)                              // r: in any memory
 //	answers, err := flight.DoExchange(ctx, client, descriptor, r)
-//	r, err := flight.DoGetInfo(ctx, info, dial, flight.WithDevice(gpu))    // all endpoints at once
+//	r, err := flight.DoGetEndpoints(ctx, info, dial, flight.WithTarget(gpu))    // all endpoints at once
 //
 // # Server
 //
@@ -20,7 +20,8 @@
 //		arrowflight.BaseFlightServer
 //		open func(*arrowflight.Ticket) (*cdevice.RecordReader, error)
 //		keep func(*cdevice.RecordReader, *arrowflight.FlightDescriptor) error
-//		opts []flight.Option
+//		gpu  device.Device
+//		mem  memory.Allocator
 //	}
 //
 //	func (s *server) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
@@ -29,11 +30,11 @@
 //			return err
 //		}
 //		defer r.Release()
-//		return flight.Send(stream, r, s.opts...)
+//		return flight.Send(stream, r, flight.WithAllocator(s.mem))
 //	}
 //
 //	func (s *server) DoPut(stream arrowflight.FlightService_DoPutServer) error {
-//		r, descriptor, err := flight.Receive(stream, s.opts...)
+//		r, descriptor, err := flight.Receive(stream, flight.WithTarget(s.gpu), flight.WithAllocator(s.mem))
 //		if err != nil {
 //			return err
 //		}
@@ -41,29 +42,27 @@
 //		return s.keep(r, descriptor)
 //	}
 //
-// The server has the codec of this package:
+// The gRPC server has the codec of this package:
 //
 //	listening := arrowflight.NewServerWithMiddleware(nil, flight.ServerOptions()...)
 //
 // # Memory
 //
-// A received body is copied once from the buffers of grpc into memory of [WithAllocator]. With page-locked
-// memory (package hostpinned), one allocator for the whole process, a GPU copies from there directly, while
-// the next message arrives. Without [ServerOptions], a server's streams work too, with two more copies of
-// each body in memory of the Go heap.
+// A received body is copied once, from gRPC's buffers into memory of [WithAllocator]. If that is pinned (package
+// hostpinned, one allocator for the process), a GPU copies from it directly while the next message arrives. The streams of a
+// server without [ServerOptions] work too, with two more copies of each body, on the Go heap.
 //
-// A stream holds a bounded number of batches ([WithPrefetch]). A slow consumer stops reading from the
-// network, and the flow control of HTTP/2 then stops the sender.
+// A stream holds a bounded number of batches ([WithPrefetch]). A slow consumer stops reading from the network, and the flow
+// control of HTTP/2 then stops the sender.
 //
 // # Metadata
 //
-// The app_metadata of a batch is the value of [AppMetadataKey] in RecordBatch.Metadata, and the custom
-// metadata of its message the other keys. Send sends both. Messages that have app_metadata only go to
-// [WithMetadataFunc].
+// RecordBatch.Metadata has the app_metadata of a batch under [AppMetadataKey], and the custom metadata of its message under
+// the other keys. Send sends both. Messages with app_metadata only are passed to [WithMetadataFunc].
 //
 // # Errors
 //
-// Errors of a stream keep their code: status.Code of package grpc/status returns it, and codes Canceled and
-// DeadlineExceeded are also context.Canceled and context.DeadlineExceeded for errors.Is. A message of a
-// peer that is malformed is an [Error], which wraps arrow.ErrInvalid. It is refused before arrow-go reads it.
+// Errors of a stream keep their code: status.Code of package grpc/status returns it. Errors with the codes Canceled and
+// DeadlineExceeded also wrap context.Canceled and context.DeadlineExceeded. A malformed message is an [Error] that wraps
+// arrow.ErrInvalid; it is rejected before arrow-go reads it.
 package flight

@@ -83,7 +83,7 @@ func TestGPUContextEndsNext(t *testing.T) {
 			client := serve(t, serving(stuck(t, &stopped)), flight.ServerOptions()...)
 			ctx, cancel := end.start()
 			defer cancel()
-			r, err := flight.DoGet(ctx, client, ticket(), onGPU(t, gpu).opts...)
+			r, err := flight.DoGet(ctx, client, ticket(), as[flight.GetOption](onGPU(t, gpu).opts)...)
 			require.NoError(t, err)
 			defer r.Release()
 			require.True(t, r.Next())
@@ -183,7 +183,7 @@ func TestGPUReleaseCancels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stopped atomic.Int64
 			client := serve(t, serving(stuck(t, &stopped)), flight.ServerOptions()...)
-			r, err := flight.DoGet(background, client, ticket(), onGPU(t, gpu).opts...)
+			r, err := flight.DoGet(background, client, ticket(), as[flight.GetOption](onGPU(t, gpu).opts)...)
 			require.NoError(t, err)
 			use(r)
 			within.Seconds(t, "Release", func() error { r.Release(); return nil })
@@ -441,9 +441,9 @@ func TestGPUMemoryIsBounded(t *testing.T) {
 			return err
 		}
 		defer onDevice.Release()
-		return flight.Send(stream, onDevice, there.opts...)
+		return flight.Send(stream, onDevice, as[flight.SendOption](there.opts)...)
 	}}, flight.ServerOptions()...)
-	r, err := flight.DoGet(t.Context(), client, ticket(), here.opts...)
+	r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](here.opts)...)
 	require.NoError(t, err)
 	defer r.Release()
 	n := 0

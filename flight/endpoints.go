@@ -13,58 +13,52 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
-// Dial returns the client for an endpoint at one of the locations, which are URIs as the server gave
-// them. Without locations, that is the client which the FlightInfo came from. The client is borrowed: the
-// caller of [DoGetInfo] closes it after the reader. Dial may be called on several goroutines at once, and
-// must return when ctx ends.
+// Dial returns the client for an endpoint at one of the locations, which are URIs from the server. If there are none, it
+// returns the client that the FlightInfo came from. The client is borrowed: the caller of [DoGetEndpoints] closes it after the
+// reader. Dial may be called on several goroutines at once, and must return when ctx ends.
 type Dial func(ctx context.Context, locations []string) (arrowflight.FlightServiceClient, error)
 
-// DoGetInfo reads all endpoints of a FlightInfo as one reader, several at once ([WithParallel]), each as
-// [DoGet] does. If info.Ordered is set, the batches come in the order of the endpoints, otherwise as they
-// arrive. Of each of the endpoints that are being read, one batch waits beyond those of [WithPrefetch].
+// DoGetEndpoints reads all endpoints of a FlightInfo as one reader, several at once ([WithParallel]), each as [DoGet] does.
+// If info.Ordered is set, the batches come in the order of the endpoints, otherwise as they arrive. Each endpoint that is
+// being read holds one batch beyond those of [WithPrefetch].
 //
-// The schema is info.Schema or, if that is empty, the first endpoint's, for which DoGetInfo then waits. An
-// endpoint with other types is an error. The first error of an endpoint ends the reader, and cancels the
-// calls of all others; so does the last Release.
+// The schema is info.Schema or, if that is empty, the first endpoint's, for which DoGetEndpoints then waits. An endpoint
+// with other types is an error. The first error of an endpoint ends the reader and cancels all other calls; so does the last
+// Release.
 //
 // For a reader of each endpoint, call DoGet with the endpoint's ticket.
-func DoGetInfo(ctx context.Context, info *arrowflight.FlightInfo, dial Dial, opts ...Option) (*cdevice.RecordReader, error) {
-	if err := checkContext(ctx); err != nil {
-		return nil, err
-	}
+func DoGetEndpoints(ctx context.Context, info *arrowflight.FlightInfo, dial Dial, opts ...EndpointsOption) (*cdevice.RecordReader, error) {
+	const function = "DoGetEndpoints"
 	switch {
+	case ctx == nil:
+		return nil, absent(function, "ctx", "a context")
 	case info == nil:
-		return nil, absent("info", "a FlightInfo")
+		return nil, absent(function, "info", "a FlightInfo")
 	case dial == nil:
-		return nil, absent("dial", "a function")
+		return nil, absent(function, "dial", "a function")
 	}
-	o, err := newOptions(opts)
+	o, err := newOptions(function, opts)
 	if err != nil {
 		return nil, err
 	}
-	m := &merged{endpoints: info.Endpoint, ordered: info.Ordered, dial: dial, o: o, opts: opts}
+	m := &merged{endpoints: info.Endpoint, ordered: info.Ordered, dial: dial, o: o}
 	m.ctx, m.cancel = context.WithCancel(ctx)
 	schema, err := m.schema(info.Schema)
 	if err != nil {
 		m.stop()
 		return nil, withStatus(err)
 	}
-	t := device.CPU
-	if o.dev != nil {
-		t = o.dev.ID().Type
-	}
-	r, err := cdevice.NewRecordReaderFunc(ctx, schema, t, m.next, m.stop)
+	r, err := cdevice.NewRecordReaderFunc(ctx, schema, o.deviceType(), m.next, m.stop)
 	if err != nil {
 		m.stop()
 	}
 	return r, err
 }
 
-// merged reads endpoints, and makes one sequence of their batches.
+// merged reads endpoints, and merges their batches into one sequence.
 type merged struct {
 	ctx       context.Context
 	cancel    func()
@@ -72,14 +66,13 @@ type merged struct {
 	ordered   bool
 	dial      Dial
 	o         *options
-	opts      []Option
 	first     *cdevice.RecordReader // of endpoints[0], if it was opened for its schema
 
 	lanes   []chan item    // one for each endpoint, or one for all; closed after their last item
 	at      int            // the lane that is read
 	begun   atomic.Int64   // endpoints that a worker has begun
 	working atomic.Int64   // workers that have not ended
-	running sync.WaitGroup // the same, to be waited for
+	running sync.WaitGroup // the same workers
 }
 
 // item is a batch, owned by its receiver, or the error that ended an endpoint.
@@ -88,17 +81,17 @@ type item struct {
 	err   error
 }
 
-func (m *merged) schema(serialised []byte) (schema *arrow.Schema, err error) {
-	if len(serialised) > 0 {
-		defer func() { // arrow-go's reading of metadata may panic
+func (m *merged) schema(serialized []byte) (schema *arrow.Schema, err error) {
+	if len(serialized) > 0 {
+		defer func() { // arrow-go may panic when it reads metadata
 			if v := recover(); v != nil {
-				err = &Error{"FlightInfo.schema", fmt.Sprint(v), errInvalid}
+				err = invalid("FlightInfo.schema", "%v", v)
 			}
 		}()
-		if err := ipcmessage.CheckSchema(serialised); err != nil {
-			return nil, refused(err)
+		if err := ipcmessage.CheckSchema(serialized); err != nil {
+			return nil, malformed(err)
 		}
-		return arrowflight.DeserializeSchema(serialised, memory.DefaultAllocator)
+		return arrowflight.DeserializeSchema(serialized, memory.DefaultAllocator)
 	}
 	if len(m.endpoints) == 0 {
 		return nil, invalid("FlightInfo", "neither a schema nor an endpoint")
@@ -126,10 +119,13 @@ func (m *merged) open(e *arrowflight.FlightEndpoint) (*cdevice.RecordReader, err
 	if err != nil {
 		return nil, err
 	}
-	return DoGet(m.ctx, client, e.Ticket, m.opts...)
+	if err := notNil(client, "DoGetEndpoints", "client of dial", "a client of Arrow Flight"); err != nil {
+		return nil, err
+	}
+	return doGet(m.ctx, client, e.Ticket, m.o)
 }
 
-// start begins to read the endpoints, with the first batch that is asked for.
+// start begins to read the endpoints.
 func (m *merged) start() {
 	lanes := 1
 	if m.ordered {
@@ -151,7 +147,7 @@ func (m *merged) start() {
 	}
 }
 
-// work reads one endpoint after the other, of those that no other worker has begun.
+// work reads endpoints that no other worker has begun, one after the other.
 func (m *merged) work() {
 	defer m.running.Done()
 	var lane chan item
@@ -187,7 +183,7 @@ func (m *merged) lane(i int) chan item {
 	return m.lanes[0]
 }
 
-// read puts the batches of endpoint i into a lane.
+// read sends the batches of endpoint i to a lane.
 func (m *merged) read(i int, lane chan item) error {
 	r := m.first
 	if i > 0 || r == nil {
@@ -209,7 +205,7 @@ func (m *merged) read(i int, lane chan item) error {
 	return nil
 }
 
-// put reports whether an item was taken. One that was not is released.
+// put sends an item, and reports whether it was received. Otherwise the item is dropped.
 func (m *merged) put(lane chan item, it item) bool {
 	select {
 	case lane <- it:
@@ -246,7 +242,7 @@ func (m *merged) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	return nil, io.EOF
 }
 
-// stop cancels the calls. It does not wait for them; batches that are ready are dropped after them.
+// stop cancels the calls, without waiting for them. Batches that are ready are dropped after them.
 func (m *merged) stop() {
 	m.cancel()
 	if m.lanes == nil {

@@ -64,7 +64,7 @@ func TestGPUEndpoints(t *testing.T) {
 					dialled.Add(1)
 					return client, nil
 				}
-				r, err := flight.DoGetInfo(t.Context(), info, dial, append(onGPU(t, gpu).opts, flight.WithParallel(3))...)
+				r, err := flight.DoGetEndpoints(t.Context(), info, dial, append(as[flight.EndpointsOption](onGPU(t, gpu).opts), flight.WithParallel(3))...)
 				require.NoError(t, err)
 				recs, err := collect(r)
 				require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestParallelEndpointsAreBounded(t *testing.T) {
 		return flight.Send(stream, r)
 	}}, flight.ServerOptions()...)
 	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
-	r, err := flight.DoGetInfo(t.Context(), info, dial, flight.WithParallel(5))
+	r, err := flight.DoGetEndpoints(t.Context(), info, dial, flight.WithParallel(5))
 	require.NoError(t, err)
 	for range 5 {
 		require.True(t, r.Next())
@@ -142,7 +142,7 @@ func TestEndpointsFail(t *testing.T) {
 		"dial": {func(context.Context, []string) (arrowflight.FlightServiceClient, error) {
 			return nil, errors.New("no route")
 		}, "no route"},
-		"dial returns nil": {func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return nil, nil }, "client: nil"},
+		"dial returns nil": {func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return nil, nil }, "DoGetEndpoints: client of dial = nil"},
 		"dial panics":      {func(context.Context, []string) (arrowflight.FlightServiceClient, error) { panic("broken") }, "panic in the Dial function"},
 		"dial ends its goroutine": {func(context.Context, []string) (arrowflight.FlightServiceClient, error) {
 			runtime.Goexit()
@@ -152,7 +152,7 @@ func TestEndpointsFail(t *testing.T) {
 		for _, ordered := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", ordered ", ordered), func(t *testing.T) {
 				info.Ordered = ordered
-				r, err := flight.DoGetInfo(t.Context(), info, row.dial)
+				r, err := flight.DoGetEndpoints(t.Context(), info, row.dial)
 				require.NoError(t, err)
 				within.Seconds(t, "the stream", func() error { _, err = collect(r); return nil })
 				require.ErrorContains(t, err, row.want)
@@ -168,13 +168,13 @@ func TestEndpointsFail(t *testing.T) {
 		"FlightData.data_header":           {Schema: []byte("\xff\xff\xff\xff\x10\x00\x00\x00not a schema of Arrow")},
 		"bytes of metadata":                {Schema: []byte("\xff\xff\xff\xff\xff\x00\x00\x00not a schema of Arrow")},
 	} {
-		_, err := flight.DoGetInfo(t.Context(), bad, good)
+		_, err := flight.DoGetEndpoints(t.Context(), bad, good)
 		assert.ErrorContains(t, err, name)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 	}
 	empty := &arrowflight.FlightInfo{Schema: info.Schema}
 	for _, empty.Ordered = range []bool{true, false} {
-		r, err := flight.DoGetInfo(t.Context(), empty, good)
+		r, err := flight.DoGetEndpoints(t.Context(), empty, good)
 		require.NoError(t, err)
 		requireBatches(t, nil, r)
 	}
@@ -183,7 +183,7 @@ func TestEndpointsFail(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		r, err := flight.DoGetInfo(ctx, info, blocked)
+		r, err := flight.DoGetEndpoints(ctx, info, blocked)
 		require.NoError(t, err)
 		defer r.Release()
 		assert.False(t, r.Next())
@@ -200,7 +200,7 @@ func TestGPUEndpointsThatAreReady(t *testing.T) {
 	info.Ordered = true
 	client := serve(t, s, flight.ServerOptions()...)
 	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
-	r, err := flight.DoGetInfo(t.Context(), info, dial, append(onGPU(t, gpu).opts, flight.WithPrefetch(0))...)
+	r, err := flight.DoGetEndpoints(t.Context(), info, dial, append(as[flight.EndpointsOption](onGPU(t, gpu).opts), flight.WithPrefetch(0))...)
 	require.NoError(t, err)
 	require.True(t, r.Next(), r.Err())
 	const ready = 6 // of each endpoint one in its lane, and one behind it
@@ -216,7 +216,7 @@ func TestEndpointsAreGivenUp(t *testing.T) {
 	client := serve(t, s, flight.ServerOptions()...)
 	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
 	for i := range 100 {
-		r, err := flight.DoGetInfo(t.Context(), info, dial, flight.WithParallel(8))
+		r, err := flight.DoGetEndpoints(t.Context(), info, dial, flight.WithParallel(8))
 		require.NoError(t, err)
 		for range i % 10 {
 			require.True(t, r.Next())

@@ -11,15 +11,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// Error reports an argument, or a part of a message, that is not as it must be.
+// Error reports an invalid argument, or an invalid part of a message.
 type Error struct {
-	Field string // "FlightData.data_body", "RecordBatch.buffers[3]", "client"
+	Field string // "FlightData.data_body", "RecordBatch.buffers[3]", "WithPrefetch"
 	Text  string // what is wrong with it
-	Err   error  // arrow.ErrInvalid, or what caused it
+	Err   error  // arrow.ErrInvalid, or the cause
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("flight: %s: %s: %v", e.Field, e.Text, e.Err) }
@@ -27,13 +29,44 @@ func (e *Error) Error() string { return fmt.Sprintf("flight: %s: %s: %v", e.Fiel
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// GRPCStatus returns the status of grpc, with the code that Err stands for.
+// GRPCStatus returns the gRPC status, with the code for Err.
 func (e *Error) GRPCStatus() *status.Status { return status.New(codeOf(e.Err), e.Error()) }
 
-func invalid(field, text string) error { return &Error{field, text, arrow.ErrInvalid} }
+func invalid(field, format string, args ...any) error {
+	return &Error{field, fmt.Sprintf(format, args...), arrow.ErrInvalid}
+}
 
-// refused makes an Error of the error about a message of Arrow IPC.
-func refused(err error) error {
+// inRange returns an error about an argument unless ok.
+func inRange(ok bool, function, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return invalid(function, format, args...)
+}
+
+// absent returns the error for an argument that is nil.
+func absent(function, name, want string) error {
+	return withStatus(argument.Nil("flight: "+function, name, want))
+}
+
+func notNil(v any, function, name, want string) error {
+	if argument.IsNil(v) {
+		return absent(function, name, want)
+	}
+	return nil
+}
+
+func noneNil[T any](function string, opts []T) error {
+	for i, opt := range opts {
+		if argument.IsNil(opt) {
+			return absent(function, fmt.Sprintf("opts[%d]", i), "an option")
+		}
+	}
+	return nil
+}
+
+// malformed makes an Error of an error of package ipcmessage about a message.
+func malformed(err error) error {
 	var e *ipcmessage.Error
 	if !errors.As(err, &e) {
 		return err
@@ -48,37 +81,39 @@ func refused(err error) error {
 	if e.Limit {
 		text += " (WithMaxMessageSize)"
 	}
-	return invalid(field, text)
+	return invalid(field, "%s", text)
 }
 
-func absent(name, want string) error { return invalid(name, "nil, want "+want) }
+// unread makes an Error of an error of arrow-go's IPC reader that wraps no error known to callers.
+func unread(err error) error {
+	var e *Error
+	if errors.As(err, &e) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || hasStatus(err) {
+		return err
+	}
+	return invalid("FlightData", "not read: %v", err)
+}
 
-// streamError is an error with the status that it has for grpc, and the context's error that its code
-// stands for.
+// streamError is an error with its gRPC status, and with the context's error for the code of that.
 type streamError struct {
-	err error
-	st  *status.Status
-	is  error // nil: none
+	err     error
+	st      *status.Status
+	context error // or nil
 }
 
 func (e *streamError) Error() string              { return e.err.Error() }
 func (e *streamError) GRPCStatus() *status.Status { return e.st }
 
 func (e *streamError) Unwrap() []error {
-	if e.is == nil {
+	if e.context == nil {
 		return []error{e.err}
 	}
-	return []error{e.err, e.is}
+	return []error{e.err, e.context}
 }
 
-// withStatus gives an error a status for grpc, unless it is nil or io.EOF: its own, or the one that its
-// cause stands for.
+// withStatus adds a gRPC status to an error that is neither nil nor io.EOF: its own, or one for its cause.
 func withStatus(err error) error {
-	if err == nil || err == io.EOF {
-		return err
-	}
 	var done *streamError
-	if errors.As(err, &done) {
+	if err == nil || err == io.EOF || errors.As(err, &done) {
 		return err
 	}
 	st, ok := status.FromError(err)
@@ -88,19 +123,19 @@ func withStatus(err error) error {
 	e := &streamError{err: err, st: st}
 	switch st.Code() {
 	case codes.Canceled:
-		e.is = context.Canceled
+		e.context = context.Canceled
 	case codes.DeadlineExceeded:
-		e.is = context.DeadlineExceeded
+		e.context = context.DeadlineExceeded
 	}
 	return e
 }
 
-// codeOf is the code of an error that has none.
+// codeOf returns the code for an error without a status.
 func codeOf(err error) codes.Code {
 	switch {
 	case errors.Is(err, share.ErrOwnerGone):
 		return codes.Unavailable
-	case errors.As(err, new(openError)) && !withStatusOf(err):
+	case errors.As(err, new(flightticket.OpenError)) && !hasStatus(err):
 		return codes.FailedPrecondition
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled
@@ -116,25 +151,25 @@ func codeOf(err error) codes.Code {
 	return codes.Unknown
 }
 
-// guarded calls a function of the program. A panic in it or in its error, or an end of its goroutine, is an error.
-func guarded(what string, f func() error) (err error) {
+// hasStatus reports whether an error comes from gRPC or from a context.
+func hasStatus(err error) bool {
+	_, ok := status.FromError(err)
+	return ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// guarded calls a function of the program. It returns an error if that panics, or its error does, or it ends the goroutine.
+func guarded(name string, f func() error) (err error) {
 	returned := false
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("flight: panic in %s: %v", what, v)
+			err = fmt.Errorf("flight: panic in %s: %v", name, v)
 		} else if !returned {
-			err = fmt.Errorf("flight: %s ended its goroutine", what)
+			err = fmt.Errorf("flight: %s ended its goroutine", name)
 		}
 	}()
 	if err = f(); err != nil {
-		_ = err.Error() // which panics if err holds a nil pointer, mostly
+		_ = err.Error() // which usually panics if err holds a nil pointer
 	}
 	returned = true
 	return err
-}
-
-// withStatusOf reports whether an error comes from grpc or from a context.
-func withStatusOf(err error) bool {
-	_, ok := status.FromError(err)
-	return ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

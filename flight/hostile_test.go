@@ -22,6 +22,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/flightdata"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
@@ -45,7 +46,7 @@ func (t *tape) RecvMsg(m any) error {
 		n := min(t.piece, len(b))
 		pieces, b = append(pieces, mem.SliceBuffer(b[:n])), b[n:]
 	}
-	return flight.Codec.Unmarshal(pieces, m)
+	return flightdata.Codec.Unmarshal(pieces, m)
 }
 
 // recorder keeps the messages of arrow-go's writer.
@@ -76,12 +77,12 @@ func marshal(t testing.TB, messages []*arrowflight.FlightData) (all [][]byte) {
 }
 
 // play receives a tape, and returns the error that it ends with. Batches are checked, and then read.
-func play(t testing.TB, messages [][]byte, opts ...flight.Option) error {
+func play(t testing.TB, messages [][]byte, opts ...any) error {
 	t.Helper()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	opts = append([]flight.Option{flight.WithAllocator(mem), flight.WithFullValidation(), flight.WithPrefetch(0), flight.WithMaxMessageSize(1 << 20)}, opts...)
+	opts = append([]any{flight.WithAllocator(mem), flight.WithValidation(), flight.WithPrefetch(0), flight.WithMaxMessageSize(1 << 20)}, opts...)
 	err := func() error {
-		r, _, err := flight.Receive(&tape{messages, 100}, opts...)
+		r, _, err := flight.Receive(&tape{messages, 100}, as[flight.ReceiveOption](opts)...)
 		if err != nil {
 			return err
 		}
@@ -344,7 +345,7 @@ func TestGPUChangedBodies(t *testing.T) {
 				m.DataBody[random.IntN(len(body))] = byte(random.Uint32())
 			}
 			m.DataHeader[random.IntN(len(header))] = byte(random.Uint32())
-			r, _, err := flight.Receive(&tape{marshal(t, messages), 1 << 20}, there.opts...)
+			r, _, err := flight.Receive(&tape{marshal(t, messages), 1 << 20}, as[flight.ReceiveOption](there.opts)...)
 			if err == nil {
 				recs, _ := collect(r)
 				for _, rec := range recs {

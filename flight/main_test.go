@@ -104,14 +104,22 @@ func ours() string {
 type side struct {
 	dev  device.Device
 	mem  memory.Allocator
-	opts []flight.Option
+	opts []any
+}
+
+// as returns the options of a function; each has the types of all functions.
+func as[O any](opts []any) (typed []O) {
+	for _, opt := range opts {
+		typed = append(typed, opt.(O))
+	}
+	return typed
 }
 
 // host is the CPU, with memory that must be free at the end of the test.
 func host(t testing.TB) side {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	t.Cleanup(func() { eventually(t, mem) })
-	return side{device.CPUDevice(), mem, []flight.Option{flight.WithAllocator(mem)}}
+	return side{device.CPUDevice(), mem, []any{flight.WithAllocator(mem)}}
 }
 
 // eventually waits until nothing of mem is in use: a goroutine may drop its last batch late.
@@ -132,7 +140,7 @@ func onGPU(t testing.TB, gpu *cudaalloc.Device) side {
 		assert.Zero(t, mem.ReadStats().Pinned.Live)
 		mem.Trim()
 	})
-	return side{gpu, mem, []flight.Option{flight.WithDevice(gpu), flight.WithAllocator(mem)}}
+	return side{gpu, mem, []any{flight.WithTarget(gpu), flight.WithAllocator(mem)}}
 }
 
 // machine is a machine with a GPU.

@@ -12,150 +12,149 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/arrowdevice/arrowdevice/internal/flightdata"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// messages gives the messages of a stream to arrow-go's IPC reader, with bodies that it slices and
-// counts. One goroutine at a time reads them.
+// messages reads the messages of a stream for arrow-go's IPC reader, on one goroutine at a time. Memory that an error leaves
+// behind is freed by the end of the stream.
 type messages struct {
 	refs     atomic.Int64
 	ctx      context.Context // ends the messages
 	stream   Stream
-	mem      *tracker
+	mem      *flightdata.Tracker
 	check    *ipcmessage.Checker
-	values   map[int64]*arrow.Schema // of dictionaries, once the schema was read
-	copies   bool                    // bodies of other codecs are copied into memory of mem
+	values   map[int64]*arrow.Schema // of the values of each dictionary, once the schema was read
+	copies   bool                    // bodies of other codecs are copied to memory of mem
 	max      int
 	metadata func([]byte) error
-	mark     string // of tickets, which may come in place of batches; empty: none do
+	tickets  *flightticket.Receiver // nil: no tickets are expected
 
-	first       *incoming // received, and not read
+	pending     *flightdata.Incoming // received, and not read
 	current     *ipc.Message
 	appMetadata []byte // of the message that was read last
-	err         error  // that ended the messages, as it was before arrow-go made text of it
+	err         error  // that ended the messages; arrow-go keeps the text only
 }
 
 var _ ipc.MessageReader = (*messages)(nil)
 
-func newMessages(ctx context.Context, stream Stream, o *options) *messages {
+func newMessages(ctx context.Context, stream Stream, tickets bool, o *options) *messages {
 	m := &messages{
-		ctx: ctx, stream: stream, mem: newTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
-		copies: o.dev != nil, max: o.maxReceive(), metadata: o.metadata,
+		ctx: ctx, stream: stream, mem: flightdata.NewTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
+		copies: o.target != nil, max: o.maxReceive(), metadata: o.metadata,
+	}
+	if tickets {
+		m.tickets = &flightticket.Receiver{Target: o.target, Host: o.mem}
 	}
 	m.refs.Add(1)
 	return m
 }
 
-// receive receives a message from the stream. What an error leaves behind, here and below, the end of the stream frees.
-func (m *messages) receive() (*incoming, error) {
-	if err := m.ctx.Err(); err != nil { // grpc still returns the messages that have arrived
+// peek receives the next message, unless that was done.
+func (m *messages) peek() (*flightdata.Incoming, error) {
+	if m.pending == nil && m.err == nil {
+		m.pending, m.err = m.receive()
+	}
+	return m.pending, m.err
+}
+
+// receive receives a message from the stream.
+func (m *messages) receive() (*flightdata.Incoming, error) {
+	if err := m.ctx.Err(); err != nil { // gRPC still returns the messages that have arrived
 		return nil, fmt.Errorf("flight: %w", err)
 	}
-	in := &incoming{FlightData: new(arrowflight.FlightData), mem: m.mem}
+	in := flightdata.NewIncoming(m.mem)
 	if err := m.stream.RecvMsg(in); err != nil {
 		return nil, err
 	}
-	if in.err != nil {
-		return nil, in.err
+	if err := in.Err(); err != nil {
+		return nil, malformed(err)
 	}
-	if n := max(len(in.body), len(in.DataBody)); n > m.max { // mutant: never
-		return nil, invalid("FlightData.data_body", fmt.Sprintf("%d bytes, of at most %d (WithMaxMessageSize)", n, m.max))
+	if n := in.BodySize(); n > m.max { // mutant: never
+		return nil, invalid("FlightData.data_body", "%d bytes, of at most %d (WithMaxMessageSize)", n, m.max)
 	}
 	return in, nil
 }
 
-// begin receives the first message, which has the descriptor.
-func (m *messages) begin() (*arrowflight.FlightDescriptor, error) {
-	in, err := m.receive()
-	if err != nil {
-		m.err = err
-		return nil, err
-	}
-	m.first = in
-	return in.FlightDescriptor, nil
-}
-
-// Message returns the next message, borrowed until the next call. It drops the one before it.
+// Message returns the next message, borrowed until the next call, and drops the one before it.
 func (m *messages) Message() (*ipc.Message, error) {
 	m.drop()
-	if m.err != nil {
-		return nil, m.err
-	}
-	msg, err := m.next()
-	if err != nil {
+	for {
+		in, err := m.peek()
+		if err != nil {
+			return nil, err
+		}
+		m.pending = nil
+		if len(in.DataHeader) > 0 {
+			m.current, m.err = m.message(in)
+			return m.current, m.err
+		}
+		ticket, err := m.withoutHeader(in)
+		if ticket != nil {
+			err = invalid("FlightData.app_metadata", "a ticket between the messages of a batch")
+		}
 		m.err = err
-		return nil, err
 	}
-	m.current = msg
-	return msg, nil
 }
 
-func (m *messages) next() (*ipc.Message, error) {
-	for {
-		in := m.first
-		m.first = nil
-		if in == nil {
-			var err error
-			if in, err = m.receive(); err != nil {
-				return nil, err
-			}
+// ticket returns the ticket that comes next, or nil if something else does. app_metadata before it goes to its function.
+func (m *messages) ticket() (share.Ticket, error) {
+	for m.tickets != nil {
+		in, err := m.peek()
+		if err != nil {
+			return nil, err
 		}
 		if len(in.DataHeader) > 0 {
-			return m.message(in)
+			return nil, nil
 		}
-		if err := m.withoutHeader(in); err != nil {
-			return nil, err
-		}
-		if m.ticketOf(in) != nil {
-			return nil, invalid("FlightData.app_metadata", "a ticket between the messages of a batch")
-		}
-		if err := m.alone(in.AppMetadata); err != nil {
-			return nil, err
+		m.pending = nil
+		var ticket share.Ticket
+		if ticket, m.err = m.withoutHeader(in); ticket != nil {
+			return ticket, nil
 		}
 	}
+	return nil, nil
 }
 
-// withoutHeader checks a message that has no header, and so must not have a body.
-func (m *messages) withoutHeader(in *incoming) error {
-	if n := max(len(in.body), len(in.DataBody)); n > 0 {
-		return invalid("FlightData.data_header", fmt.Sprintf("absent, beside a body of %d bytes", n))
+// withoutHeader returns the ticket that a message without a header carries, or passes its app_metadata to the function. Such
+// a message has no body.
+func (m *messages) withoutHeader(in *flightdata.Incoming) (share.Ticket, error) {
+	if n := in.BodySize(); n > 0 {
+		return nil, invalid("FlightData.data_header", "absent, beside a body of %d bytes", n)
 	}
-	return nil
-}
-
-// alone takes app_metadata that came without a batch.
-func (m *messages) alone(appMetadata []byte) error {
-	if m.metadata == nil || len(appMetadata) == 0 {
-		return nil
+	if t := m.tickets.Find(in); t != nil || m.metadata == nil || len(in.AppMetadata) == 0 {
+		return t, nil
 	}
-	err := guarded("the function of WithMetadataFunc", func() error { return m.metadata(appMetadata) })
+	err := guarded("the function of WithMetadataFunc", func() error { return m.metadata(in.AppMetadata) })
 	if errors.Is(err, io.EOF) { // which is not the end of the stream
 		err = fmt.Errorf("flight: the function of WithMetadataFunc: %v", err)
 	}
-	return err
+	return nil, err
 }
 
-// message makes a message of arrow-go of a received one, whose body it takes.
-func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
-	defer func() { // arrow-go's reading of metadata may panic
+// message checks a received message, and takes its body.
+func (m *messages) message(in *flightdata.Incoming) (msg *ipc.Message, err error) {
+	defer func() { // arrow-go may panic when it reads metadata
 		if v := recover(); v != nil {
-			err = invalid("FlightData.data_header", fmt.Sprint(v))
+			err = invalid("FlightData.data_header", "%v", v)
 		}
 	}()
-	body := m.body(in)
+	body := in.TakeBody(m.copies)
 	defer func() { body.Release() }()
 	message, err := m.check.Check(in.DataHeader, body.Bytes())
 	// mutant: if err != nil && body == nil {
 	if err != nil {
-		return nil, refused(err)
+		return nil, malformed(err)
 	}
-	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
-	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
+	// If arrow-go fails within a batch, it does not release the dictionaries that it has used. They are memory of the Go
+	// heap, which the garbage collector frees; those with deltas are made while a batch is read.
 	dictionary := message.Kind == ipcmessage.DictionaryBatch
-	// mutant: m.mem.heap = false
-	m.mem.heap = dictionary || m.check.Deltas()
+	// mutant: m.mem.OnHeap = false
+	m.mem.OnHeap = dictionary || m.check.Deltas()
 	if dictionary {
-		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))
+		onHeap := memory.NewBufferBytes(flightdata.HeapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())
 		if err := m.dictionary(message, in.DataHeader, body); err != nil {
 			return nil, err
@@ -167,21 +166,6 @@ func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 	return ipc.NewMessage(memory.NewBufferBytes(in.DataHeader), body), nil
 }
 
-// body returns the body as a buffer that is counted.
-func (m *messages) body(in *incoming) *memory.Buffer {
-	b := in.body
-	in.body = nil
-	switch {
-	case in.own && b != nil:
-	case len(in.DataBody) == 0 || !m.copies:
-		return memory.NewBufferBytes(in.DataBody[:len(in.DataBody):len(in.DataBody)])
-	default:
-		b = m.mem.Allocate(len(in.DataBody))
-		copy(b, in.DataBody)
-	}
-	return memory.NewBufferWithAllocator(b, m.mem)
-}
-
 func (m *messages) drop() {
 	if m.current != nil {
 		m.current.Release()
@@ -189,23 +173,34 @@ func (m *messages) drop() {
 	}
 }
 
+// Retain adds a reference.
 func (m *messages) Retain() { m.refs.Add(1) }
 
+// Release drops a reference, and with the last one the messages.
 func (m *messages) Release() {
 	if m.refs.Add(-1) > 0 {
 		return
 	}
 	m.drop()
-	m.first = nil
+	m.pending = nil
 }
 
-// cause is the error that ended the messages, or err, which arrow-go found itself, or nil.
-func (m *messages) cause(err error) error {
-	if m.err != nil && m.err != io.EOF {
-		return m.err
+// descriptor receives the first message, which has the descriptor.
+func (m *messages) descriptor() (*arrowflight.FlightDescriptor, error) {
+	in, err := m.peek()
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
+	return in.FlightDescriptor, nil
+}
+
+// cause returns the error that ended the messages, or else err, which arrow-go has found itself, or nil.
+func (m *messages) cause(err error) error {
+	switch {
+	case m.err != nil && m.err != io.EOF:
+		return m.err
+	case err == nil:
 		return nil
 	}
-	return named(err)
+	return unread(err)
 }

@@ -37,7 +37,7 @@ func TestGPUMetadata(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer r.Release()
-	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, here.opts...)
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](here.opts)...)
 	require.NoError(t, err)
 	defer answers.Release()
 	var got []map[string]string
@@ -65,11 +65,11 @@ func TestMetadataFunc(t *testing.T) {
 		return w.Close()
 	}}, flight.ServerOptions()...)
 	get := func(f func([]byte) error) (int, error) {
-		opts := []flight.Option{flight.WithPrefetch(0)}
+		opts := []any{flight.WithPrefetch(0)}
 		if f != nil {
 			opts = append(opts, flight.WithMetadataFunc(f))
 		}
-		r, err := flight.DoGet(t.Context(), client, ticket(), opts...)
+		r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](opts)...)
 		if err != nil {
 			return 0, err
 		}
@@ -126,7 +126,7 @@ func dictionaries(t testing.TB, words ...string) (*arrow.Schema, []arrow.RecordB
 func TestGPUDictionaries(t *testing.T) {
 	gpu := machine(t)
 	s, recs := dictionaries(t, "a b", "a b", "a b c d", "other", "a b c d e", "a")
-	for name, opts := range map[string][]flight.Option{
+	for name, opts := range map[string][]any{
 		"replacements": nil, "deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true))},
 		"compressed deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true), ipc.WithZstd())},
 	} {
@@ -135,7 +135,7 @@ func TestGPUDictionaries(t *testing.T) {
 			client := serve(t, echo(t, there, nil, opts...), flight.ServerOptions()...)
 			r := readerOf(t, gpu, s, recs...)
 			defer r.Release()
-			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, append(opts, here.opts...)...)
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](append(opts, here.opts...))...)
 			require.NoError(t, err)
 			requireBatches(t, recs, answers)
 		})

@@ -4,7 +4,6 @@ package flight_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
@@ -14,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // TestSharingWithoutFiles is the other process. It has one descriptor for its second ticket, and no other for the memory.
@@ -82,8 +80,6 @@ func TestSharingAnotherSchema(t *testing.T) {
 func TestTicketOfAnotherSchema(t *testing.T) {
 	mem := shareAllocator(t)
 	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
-		md, _ := metadata.FromIncomingContext(stream.Context())
-		words := strings.Fields(md.Get("arrowdevice-share")[0])
 		_, kept := dictionaries(t, "a b")
 		here, err := cdevice.WrapRecordBatch(kept[0], device.CPUDevice())
 		if err != nil {
@@ -100,11 +96,6 @@ func TestTicketOfAnotherSchema(t *testing.T) {
 			return err
 		}
 		defer there.Release()
-		shared, err := share.Share(stream.Context(), there)
-		if err != nil {
-			return err
-		}
-		defer shared.Close()
 		w := arrowflight.NewRecordWriter(stream, ipc.WithSchema(schema))
 		defer w.Close()
 		empty := numbers(t, 0, 0)
@@ -112,14 +103,19 @@ func TestTicketOfAnotherSchema(t *testing.T) {
 		if err := w.Write(empty); err != nil {
 			return err
 		}
-		mark := flight.TicketMark(words[0])
-		if err := stream.Send(&arrowflight.FlightData{AppMetadata: append([]byte(mark), shared.Ticket()...)}); err != nil {
+		tickets := flightticket.NewSender(stream, flightticket.Memory{}, 1<<20)
+		defer tickets.Close()
+		other := tickets.Issue(stream.Context(), there)
+		if err := tickets.Sent(stream.Context(), other); err != nil {
 			return err
 		}
-		return shared.WaitOpened(stream.Context())
+		if err := stream.SendMsg(other.Message); err != nil {
+			return err
+		}
+		return tickets.WaitOpened(stream.Context())
 	}})
 	p := otherprocess.Start(t, "TestSharingAnotherSchema", "")
 	p.Write(address)
-	assert.Contains(t, p.Read(), "flight: ticket: a batch of another schema than the stream's")
+	assert.Contains(t, p.Read(), "flight: ticket: the schema of the batch is not the stream's")
 	p.End(0)
 }

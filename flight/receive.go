@@ -16,74 +16,58 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// AppMetadataKey is the key of a batch's app_metadata in RecordBatch.Metadata.
-const AppMetadataKey = "arrow.flight.app_metadata"
-
-// Stream is a stream of FlightData messages: those of arrowflight's DoGet, DoPut and DoExchange, of
-// clients and of servers. It is borrowed.
-type Stream interface {
-	Context() context.Context
-	SendMsg(m any) error
-	RecvMsg(m any) error
-}
-
-// Receive reads the batches of a stream, and returns the descriptor of its first message, or nil. It
-// waits for the schema. Batches are received ahead ([WithPrefetch]) once the first one is asked for.
+// Receive reads the batches of a stream, and returns the descriptor of its first message, or nil. It waits for the schema,
+// and until the end of the stream's context, as Next of the reader does. Batches are received ahead ([WithPrefetch]) once
+// the first one is asked for.
 //
-// The stream's context ends every wait. A Release before the end does not wait, and does not end the
-// stream: until the method of the server returns, or the client's context ends, a goroutine may be
-// waiting for its next message. The stream must not be read from elsewhere.
-//
-// The reader is owned by the caller; batches outlive it. Memory of the CPU of batches that are not
-// copied to a device is of the allocator, and is freed with the last of the batch's columns.
-func Receive(stream Stream, opts ...Option) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
-	o, err := newOptions(opts)
+// The caller owns the reader; batches outlive it. Batches that are not copied to a device are memory of the allocator, which
+// is freed with the last of their columns. Releasing the reader before the end does not wait, and does not end the stream:
+// a goroutine may wait for its next message until the method of the server returns, or the client's context ends. Nothing
+// else may read the stream.
+func Receive(stream Stream, opts ...ReceiveOption) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
+	if err := notNil(stream, "Receive", "stream", "a stream of Arrow Flight"); err != nil {
+		return nil, nil, err
+	}
+	o, err := newOptions("Receive", opts)
 	if err != nil {
 		return nil, nil, err
 	}
-	if argument.IsNil(stream) {
-		return nil, nil, absent("stream", "a stream of Arrow Flight")
-	}
-	return receive(stream, o, stream.Context(), o.answering(stream), func() {}, nil, nil)
+	tickets := o.acceptsTickets() && flightticket.Respond(stream, o.target)
+	return receive(stream, tickets, o, call{ctx: stream.Context(), cancel: func() {}})
 }
 
-// receive is Receive with a function that ends the stream, for good or while it is waiting, and one
-// that returns the error behind the stream's, if there is one, and one that asks for the stream again
-// without tickets, if that can be. tickets says whether there may be tickets.
-func receive(stream Stream, o *options, ctx context.Context, tickets bool, end func(), behind func() error, again func() (Stream, error)) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
-	in := &receiver{o: o, end: end, behind: behind, again: again}
-	in.messages = newMessages(ctx, stream, o)
-	if tickets {
-		in.messages.mark = ticketMark(process())
-	}
-	descriptor, err := in.start()
+// call is what a stream belongs to.
+type call struct {
+	ctx    context.Context
+	cancel func()
+	cause  func() error           // the underlying error, if any; may be nil
+	retry  func() (Stream, error) // reopens the stream without tickets; may be nil
+}
+
+// receive implements Receive. tickets says that the peer may send tickets.
+func receive(stream Stream, tickets bool, o *options, c call) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
+	r := &receiver{o: o, call: c, messages: newMessages(c.ctx, stream, tickets, o)}
+	descriptor, err := r.start()
 	if err != nil {
-		in.finish()
-		end()
-		return nil, descriptor, in.failure(err)
+		r.stop()
+		return nil, descriptor, r.failure(err)
 	}
-	t := device.CPU
-	if o.dev != nil {
-		t = o.dev.ID().Type
-	}
-	r, err := cdevice.NewRecordReaderFunc(ctx, in.schema, t, in.next, in.stop)
+	reader, err := cdevice.NewRecordReaderFunc(c.ctx, r.schema, o.deviceType(), r.next, r.stop)
 	if err != nil {
-		in.finish()
-		end()
+		r.stop()
 		return nil, descriptor, err
 	}
-	return r.Prefetch(o.prefetch), descriptor, nil
+	return reader.Prefetch(o.prefetch), descriptor, nil
 }
 
 // receiver makes batches of the messages of a stream.
 type receiver struct {
 	o        *options
-	end      func()
-	behind   func() error
-	again    func() (Stream, error) // nil: no more
+	call     call
 	messages *messages
 	ipc      *ipc.Reader // nil at the end
 	schema   *arrow.Schema
@@ -91,11 +75,11 @@ type receiver struct {
 }
 
 func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
-	descriptor, err := r.messages.begin()
+	descriptor, err := r.messages.descriptor()
 	if err != nil {
 		return nil, schemaError(err)
 	}
-	r.messages.Retain() // the IPC reader's
+	r.messages.Retain() // for the IPC reader
 	r.ipc, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.messages.mem))
 	if err != nil {
 		return descriptor, r.messages.cause(schemaError(err))
@@ -105,7 +89,7 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 	return descriptor, nil
 }
 
-// schemaError makes an error of the end of a stream that had no schema.
+// schemaError replaces io.EOF of a stream that ended before its schema.
 func schemaError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return &Error{"stream", "no schema", io.ErrUnexpectedEOF}
@@ -116,25 +100,25 @@ func schemaError(err error) error {
 // next returns the next batch. The end of ctx ends the stream.
 func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	// mutant: r.watched.Do(func() { context.AfterFunc(ctx, func() {}) })
-	r.watched.Do(func() { context.AfterFunc(ctx, r.end) }) // ctx ends with the reader
+	r.watched.Do(func() { context.AfterFunc(ctx, r.call.cancel) }) // ctx ends with the reader
 	b, err := r.batch(ctx)
-	if failed := (openError{}); errors.As(err, &failed) && r.again != nil && ctx.Err() == nil {
+	if errors.As(err, new(flightticket.OpenError)) && r.call.retry != nil && ctx.Err() == nil {
 		if err = r.restart(); err == nil {
 			b, err = r.batch(ctx)
 		}
 	}
-	r.again = nil
+	r.call.retry = nil
 	if err != nil {
 		r.finish()
-		return nil, r.failure(endOf(ctx, err))
+		return nil, r.failure(contextError(ctx, err))
 	}
 	return b, nil
 }
 
-// endOf is the error of ctx, if err comes from a call that was cancelled because of that, and whose tickets ended with
-// it: ctx may have ended for another reason, its deadline, which the server may see before ctx does.
-func endOf(ctx context.Context, err error) error {
-	if status.Code(withStatus(err)) != codes.Canceled && !errors.As(err, new(openError)) {
+// contextError returns the error of ctx in place of one of a call that was canceled because ctx ended, or of a ticket that
+// was withdrawn with the call. The server may see the deadline before ctx does.
+func contextError(ctx context.Context, err error) error {
+	if status.Code(withStatus(err)) != codes.Canceled && !errors.As(err, new(flightticket.OpenError)) {
 		return err
 	}
 	ended := ctx.Err()
@@ -163,34 +147,46 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 		return nil, err
 	}
 	defer rec.Release()
-	r.messages.mem.passed() // from here on its memory is counted as it must be
+	r.messages.mem.MessageRead()
 	host, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		return nil, err
 	}
 	defer host.Release() // mutant: deleted
-	if r.o.validate {
-		if err := host.ValidateFull(ctx); err != nil {
-			return nil, err
-		}
-	}
-	there := host
-	if r.o.dev == nil {
-		host.Retain()
-	} else if there, err = host.CopyTo(ctx, r.o.dev); err != nil {
+	if err := r.validate(ctx, host); err != nil {
 		return nil, err
 	}
-	return withMetadata(there, rec, r.messages.appMetadata), nil
+	there := host
+	if r.o.target == nil {
+		host.Retain()
+	} else if there, err = host.CopyTo(ctx, r.o.target); err != nil {
+		return nil, err
+	}
+	return withMetadata(there, metadataOf(rec), r.messages.appMetadata), nil
+}
+
+// open returns the batch of a ticket.
+func (r *receiver) open(ctx context.Context, t share.Ticket) (*cdevice.RecordBatch, error) {
+	return r.messages.tickets.Open(ctx, t, func(b *cdevice.RecordBatch) error {
+		if !b.Schema().Equal(r.schema) { // mutant: never
+			return invalid("ticket", "the schema of the batch is not the stream's")
+		}
+		return r.validate(ctx, b)
+	})
+}
+
+func (r *receiver) validate(ctx context.Context, b *cdevice.RecordBatch) error {
+	if !r.o.validate {
+		return nil
+	}
+	return b.ValidateFull(ctx)
 }
 
 // record reads the next record batch, owned by the caller.
 func (r *receiver) record() (rec arrow.RecordBatch, err error) {
-	if r.ipc == nil {
-		return nil, io.EOF
-	}
-	defer func() { // the IPC reader recovers, but not in every function
+	defer func() { // the IPC reader does not recover from every panic
 		if v := recover(); v != nil {
-			err = &Error{"RecordBatch", fmt.Sprint(v), errInvalid}
+			err = invalid("RecordBatch", "%v", v)
 		}
 	}()
 	if r.ipc.Next() {
@@ -202,21 +198,8 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 	return nil, io.EOF
 }
 
-// named makes an Error of an error of arrow-go's IPC reader that wraps none that a caller could know.
-func named(err error) error {
-	var e *Error
-	if errors.As(err, &e) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
-		return err
-	}
-	return &Error{"FlightData", "not read: " + err.Error(), errInvalid}
-}
-
 // withMetadata takes a reference to b, and returns one to b with the metadata of its message.
-func withMetadata(b *cdevice.RecordBatch, rec arrow.RecordBatch, appMetadata []byte) *cdevice.RecordBatch {
-	var md arrow.Metadata
-	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok {
-		md = with.Metadata()
-	}
+func withMetadata(b *cdevice.RecordBatch, md arrow.Metadata, appMetadata []byte) *cdevice.RecordBatch {
 	if len(appMetadata) == 0 && md.Len() == 0 {
 		return b
 	}
@@ -228,20 +211,39 @@ func withMetadata(b *cdevice.RecordBatch, rec arrow.RecordBatch, appMetadata []b
 	return b.WithMetadata(arrow.NewMetadata(keys, values))
 }
 
-// failure is the error of the stream for the caller: the one behind it, if there is one.
+// restart reopens the stream without tickets.
+func (r *receiver) restart() error {
+	stream, err := r.call.retry()
+	if err != nil {
+		return err
+	}
+	r.call.retry = nil
+	schema := r.schema
+	r.finish()
+	r.messages = newMessages(r.messages.ctx, stream, false, r.o)
+	if _, err := r.start(); err != nil {
+		return err
+	}
+	if !r.schema.Equal(schema) {
+		return invalid("schema", "the server answers the same ticket with another one")
+	}
+	return nil
+}
+
+// failure returns the error of the stream for the caller: the cause, if any.
 func (r *receiver) failure(err error) error {
 	if err == io.EOF {
 		return err
 	}
-	if r.behind != nil {
-		if cause := r.behind(); cause != nil {
+	if r.call.cause != nil {
+		if cause := r.call.cause(); cause != nil {
 			err = cause
 		}
 	}
 	return withStatus(err)
 }
 
-// finish drops everything that the stream holds. Batches that were delivered keep their memory.
+// finish drops everything that the stream holds. Delivered batches keep their memory.
 func (r *receiver) finish() {
 	if r.ipc != nil {
 		r.ipc.Release()
@@ -250,11 +252,11 @@ func (r *receiver) finish() {
 	if r.messages.refs.Load() > 0 {
 		r.messages.Release()
 	}
-	r.messages.mem.failed() // mutant: deleted
+	r.messages.mem.FreeUnread() // mutant: deleted
 }
 
-// stop ends the stream: no batch is needed any more.
+// stop ends the stream when no batch is needed any more.
 func (r *receiver) stop() {
 	r.finish()
-	r.end() // mutant: deleted
+	r.call.cancel() // mutant: deleted
 }

@@ -39,17 +39,17 @@ func TestSharingLeavesNothing(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	peer, client := sharingServer(t, "")
 	mem := shareAllocator(t)
-	opts := []flight.Option{flight.WithSharing(nil, mem)}
+	opts := []any{flight.WithSharing(nil, mem)}
 	round := func() {
-		r, err := flight.DoGet(t.Context(), client, ticket(), opts...)
+		r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](opts)...)
 		require.NoError(t, err)
 		requireBatches(t, sharedNumbers(t), r)
 		r = readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
 		defer r.Release()
-		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, opts...))
+		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, as[flight.PutOption](opts)...))
 		abandoned := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
 		defer abandoned.Release()
-		answers, err := flight.DoExchange(t.Context(), client, descriptor(), abandoned, opts...)
+		answers, err := flight.DoExchange(t.Context(), client, descriptor(), abandoned, as[flight.ExchangeOption](opts)...)
 		require.NoError(t, err)
 		require.True(t, answers.Next(), answers.Err())
 		answers.Release()

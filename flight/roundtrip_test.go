@@ -26,16 +26,16 @@ import (
 )
 
 // echo is a server that sends what a ticket, a put or an exchange has given it, through its own side.
-func echo(t testing.TB, s side, kept []arrow.RecordBatch, opts ...flight.Option) *server {
-	opts = append(append([]flight.Option{}, s.opts...), opts...)
+func echo(t testing.TB, s side, kept []arrow.RecordBatch, opts ...any) *server {
+	opts = append(append([]any{}, s.opts...), opts...)
 	return &server{
 		get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
 			r := readerOf(t, s.dev, kept[0].Schema(), kept...)
 			defer r.Release()
-			return flight.Send(stream, r, opts...)
+			return flight.Send(stream, r, as[flight.SendOption](opts)...)
 		},
 		put: func(stream arrowflight.FlightService_DoPutServer) error {
-			r, d, err := flight.Receive(stream, opts...)
+			r, d, err := flight.Receive(stream, as[flight.ReceiveOption](opts)...)
 			if err != nil {
 				return err
 			}
@@ -57,12 +57,12 @@ func echo(t testing.TB, s side, kept []arrow.RecordBatch, opts ...flight.Option)
 			return nil
 		},
 		exchange: func(stream arrowflight.FlightService_DoExchangeServer) error {
-			r, _, err := flight.Receive(stream, opts...)
+			r, _, err := flight.Receive(stream, as[flight.ReceiveOption](opts)...)
 			if err != nil {
 				return err
 			}
 			defer r.Release()
-			return flight.Send(stream, r, opts...)
+			return flight.Send(stream, r, as[flight.SendOption](opts)...)
 		},
 	}
 }
@@ -78,7 +78,7 @@ func TestGPUGetPutExchange(t *testing.T) {
 			there, here := onGPU(t, gpu), onGPU(t, gpu)
 			client := serve(t, echo(t, there, kept), serverOpts...)
 
-			r, err := flight.DoGet(t.Context(), client, ticket(), here.opts...)
+			r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](here.opts)...)
 			require.NoError(t, err)
 			assert.Equal(t, device.CUDA, r.DeviceType())
 			assert.True(t, r.Schema().Equal(schema))
@@ -86,16 +86,16 @@ func TestGPUGetPutExchange(t *testing.T) {
 
 			r = readerOf(t, gpu, schema, kept...)
 			var rows []byte
-			opts := append([]flight.Option{flight.WithPutResults(func(p *arrowflight.PutResult) error {
+			opts := append([]any{flight.WithPutResults(func(p *arrowflight.PutResult) error {
 				rows = append(rows, p.AppMetadata...)
 				return nil
 			})}, here.opts...)
-			require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, opts...))
+			require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, as[flight.PutOption](opts)...))
 			r.Release()
 			assert.Equal(t, []byte{5, 1, 100}, rows)
 
 			r = readerOf(t, gpu, schema, kept...)
-			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, here.opts...)
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](here.opts)...)
 			r.Release()
 			require.NoError(t, err)
 			requireBatches(t, kept, answers)
@@ -110,14 +110,14 @@ func TestHostGetPutExchange(t *testing.T) {
 			kept := []arrow.RecordBatch{numbers(t, 0, 5), numbers(t, 5, 100)}
 			there, here := host(t), host(t)
 			client := serve(t, echo(t, there, kept), serverOpts...)
-			r, err := flight.DoGet(t.Context(), client, ticket(), here.opts...)
+			r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](here.opts)...)
 			require.NoError(t, err)
 			assert.Equal(t, device.CPU, r.DeviceType())
 			requireBatches(t, kept, r)
 
 			r = readerOf(t, device.CPUDevice(), schema, kept...)
 			defer r.Release()
-			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, here.opts...)
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](here.opts)...)
 			require.NoError(t, err)
 			requireBatches(t, kept, answers)
 		})
@@ -129,11 +129,11 @@ func TestGPUEveryType(t *testing.T) {
 	gpu := machine(t)
 	for _, compression := range []struct {
 		name string
-		opts []flight.Option
-	}{{"plain", nil}, {"zstd", []flight.Option{flight.WithWriterOptions(ipc.WithZstd())}}, {"lz4", []flight.Option{flight.WithWriterOptions(ipc.WithLZ4())}}} {
+		opts []any
+	}{{"plain", nil}, {"zstd", []any{flight.WithWriterOptions(ipc.WithZstd())}}, {"lz4", []any{flight.WithWriterOptions(ipc.WithLZ4())}}} {
 		t.Run(compression.name, func(t *testing.T) {
 			there, here := onGPU(t, gpu), onGPU(t, gpu)
-			opts := append(append([]flight.Option{}, here.opts...), compression.opts...)
+			opts := append(append([]any{}, here.opts...), compression.opts...)
 			client := serve(t, echo(t, there, nil, compression.opts...), flight.ServerOptions()...)
 			for _, c := range cases.All() {
 				for _, v := range cases.Variants {
@@ -145,7 +145,7 @@ func TestGPUEveryType(t *testing.T) {
 						rec := array.NewRecordBatch(s, []arrow.Array{arr}, int64(arr.Len()))
 						defer rec.Release()
 						r := readerOf(t, gpu, s, rec, rec)
-						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, opts...)
+						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](opts)...)
 						r.Release()
 						require.NoError(t, err)
 						requireBatches(t, []arrow.RecordBatch{rec, rec}, answers)
@@ -190,7 +190,7 @@ func wholeAndParts(t *testing.T, c cases.Case, v cases.Variant) [][]arrow.Record
 func TestNoBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	client := serve(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
-		r, err := cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }, nil)
+		r, err := cdevice.NewRecordReaderFunc(background, schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }, nil)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package flight_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -28,6 +29,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/flightdata"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -80,12 +83,12 @@ func TestSharingServer(t *testing.T) {
 		return flight.Send(stream, r, flight.WithSharing(shareable, mem))
 	}}
 	received := &counted{Allocator: memory.DefaultAllocator}
-	opts := []flight.Option{flight.WithSharing(nil, mem), flight.WithAllocator(received), flight.WithPrefetch(0)}
+	opts := []any{flight.WithSharing(nil, mem), flight.WithAllocator(received), flight.WithPrefetch(0)}
 	if gpu, err := cudaalloc.Open(0); err == nil {
-		opts = append(opts, flight.WithSharing(gpu, nil), flight.WithDevice(gpu))
+		opts = append(opts, flight.WithSharing(gpu, nil), flight.WithTarget(gpu))
 	}
 	s.put = func(stream arrowflight.FlightService_DoPutServer) error {
-		r, d, err := flight.Receive(stream, opts...)
+		r, d, err := flight.Receive(stream, as[flight.ReceiveOption](opts)...)
 		if err != nil {
 			return err
 		}
@@ -93,12 +96,12 @@ func TestSharingServer(t *testing.T) {
 		return answerPut(stream, r, d, received)
 	}
 	s.exchange = func(stream arrowflight.FlightService_DoExchangeServer) error {
-		r, _, err := flight.Receive(stream, opts...)
+		r, _, err := flight.Receive(stream, as[flight.ReceiveOption](opts)...)
 		if err != nil {
 			return err
 		}
 		defer r.Release()
-		return flight.Send(stream, r, opts...)
+		return flight.Send(stream, r, as[flight.SendOption](opts)...)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -184,7 +187,9 @@ func (c *counted) Allocate(n int) []byte {
 
 // sharingServer starts the other process. A client waits for its answer as long as a loaded machine needs.
 func sharingServer(t *testing.T, driver string) (*otherprocess.Peer, arrowflight.Client) {
-	flight.SetAnswerTime(t, time.Minute)
+	before := flightticket.ResponseTime
+	t.Cleanup(func() { flightticket.ResponseTime = before })
+	flightticket.ResponseTime = time.Minute
 	peer := otherprocess.Start(t, "TestSharingServer", driver)
 	checkGoroutines(t)
 	conn, err := grpc.NewClient(peer.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -201,11 +206,11 @@ func isFree(t *testing.T, peer *otherprocess.Peer) {
 
 func TestSharing(t *testing.T) {
 	peer, client := sharingServer(t, "")
-	for name, opts := range map[string][]flight.Option{"tickets": {flight.WithSharing(nil, nil)}, "bytes": nil} {
+	for name, opts := range map[string][]any{"tickets": {flight.WithSharing(nil, nil)}, "bytes": nil} {
 		t.Run(name, func(t *testing.T) {
 			h := host(t)
 			mem := &counted{Allocator: h.mem}
-			r, err := flight.DoGet(background, client, ticket(), append(opts, flight.WithAllocator(mem))...)
+			r, err := flight.DoGet(background, client, ticket(), as[flight.GetOption](append(opts, flight.WithAllocator(mem)))...)
 			require.NoError(t, err)
 			requireBatches(t, sharedNumbers(t), r)
 			assert.Equal(t, opts == nil, mem.bytes.Load() > 0, "%d bytes were received", mem.bytes.Load())
@@ -239,7 +244,7 @@ func TestSharingWithoutGPU(t *testing.T) {
 	_, client := sharingServer(t, m.Path())
 	mem := &counted{Allocator: memory.DefaultAllocator}
 	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("gpu")},
-		flight.WithSharing(nil, nil), flight.WithDevice(m.GPUs[0]), flight.WithAllocator(mem))
+		flight.WithSharing(nil, nil), flight.WithTarget(m.GPUs[0]), flight.WithAllocator(mem))
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
 	assert.NotZero(t, mem.bytes.Load())
@@ -255,7 +260,7 @@ func TestSharingClient(t *testing.T) {
 	defer conn.Close()
 	mem := &counted{Allocator: memory.DefaultAllocator}
 	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(),
-		flight.WithSharing(nil, nil), flight.WithDevice(gpu), flight.WithAllocator(mem))
+		flight.WithSharing(nil, nil), flight.WithTarget(gpu), flight.WithAllocator(mem))
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
 	owner.Write(strconv.FormatInt(mem.bytes.Load(), 10))
@@ -314,8 +319,15 @@ type brokenStream struct {
 
 func (b brokenStream) RecvMsg(m any) error {
 	err := b.FlightService_DoGetClient.RecvMsg(m)
-	flight.ChangeTicket(m)
+	changeTicket(m)
 	return err
+}
+
+// changeTicket changes the last byte of a received ticket.
+func changeTicket(m any) {
+	if in, ok := m.(*flightdata.Incoming); ok && len(in.DataHeader) == 0 && bytes.HasPrefix(in.AppMetadata, []byte("arrowdevice-share ")) {
+		in.AppMetadata[len(in.AppMetadata)-1] ^= 1
+	}
 }
 
 func TestSharingCancelled(t *testing.T) {

@@ -44,7 +44,7 @@ func shareAllocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocato
 }
 
 // said returns an option that keeps what the server answers to a put.
-func said(answers *[]string) flight.Option {
+func said(answers *[]string) flight.PutOption {
 	return flight.WithPutResults(func(p *arrowflight.PutResult) error {
 		*answers = append(*answers, string(p.AppMetadata))
 		return nil
@@ -84,7 +84,7 @@ func TestSharingToShareableMemory(t *testing.T) {
 	gpu := m.GPUs[0]
 	_, client := sharingServer(t, m.Path())
 	r := readerOf(t, gpu, schema, sharedNumbers(t)[0])
-	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(gpu, nil), flight.WithDevice(gpu.Shareable()))
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(gpu, nil), flight.WithTarget(gpu.Shareable()))
 	r.Release()
 	require.NoError(t, err)
 	defer answers.Release()
@@ -102,12 +102,12 @@ func TestGPUSharingEveryType(t *testing.T) {
 	for name, dev := range map[string]device.Device{"host": device.CPUDevice(), "GPU": m.GPUs[0]} {
 		t.Run(name, func(t *testing.T) {
 			received := &counted{Allocator: memory.DefaultAllocator}
-			opts := []flight.Option{flight.WithAllocator(received), flight.WithSharing(nil, shareAllocator(t))}
+			opts := []any{flight.WithAllocator(received), flight.WithSharing(nil, shareAllocator(t))}
 			driver := ""
 			if name == "GPU" {
 				driver = m.Path()
 				t.Setenv("CDEVICE_CUDA_DRIVER", driver) // package share opens the default driver
-				opts = []flight.Option{flight.WithAllocator(received), flight.WithSharing(m.GPUs[0], nil), flight.WithDevice(dev)}
+				opts = []any{flight.WithAllocator(received), flight.WithSharing(m.GPUs[0], nil), flight.WithTarget(dev)}
 			}
 			_, client := sharingServer(t, driver)
 			for _, c := range cases.All() {
@@ -115,7 +115,7 @@ func TestGPUSharingEveryType(t *testing.T) {
 					t.Run(c.Name+"/"+string(v), func(t *testing.T) {
 						rec := recordOf(t, c, v)
 						r := readerOf(t, dev, rec.Schema(), rec, rec)
-						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, opts...)
+						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](opts)...)
 						r.Release()
 						require.NoError(t, err)
 						requireBatches(t, []arrow.RecordBatch{rec, rec}, answers)
@@ -189,7 +189,7 @@ func TestSharingMetadata(t *testing.T) {
 	with := b.WithMetadata(arrow.NewMetadata([]string{"k", flight.AppMetadataKey}, []string{"v", "for you"}))
 	b.Release()
 	given := false
-	r, err := cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(background, schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 		if given {
 			return nil, io.EOF
 		}
@@ -301,7 +301,7 @@ type laterStream struct {
 func (b *laterStream) RecvMsg(m any) error {
 	err := b.FlightService_DoGetClient.RecvMsg(m)
 	if b.n++; b.n > 3 { // the schema is the first
-		flight.ChangeTicket(m)
+		changeTicket(m)
 	}
 	return err
 }
@@ -324,7 +324,7 @@ func TestSharingIsBounded(t *testing.T) {
 	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
 		r := endless(t, &made)
 		defer r.Release()
-		return flight.Send(stream, r, flight.WithSharing(nil, mem), flight.WithPrefetch(3))
+		return flight.Send(stream, r, flight.WithSharing(nil, mem))
 	}})
 	p := otherprocess.Start(t, "TestSharingHolder", "")
 	p.Write(address)
@@ -385,12 +385,12 @@ func TestSharingWithMetadataBetween(t *testing.T) {
 	peer, client := sharingServer(t, "")
 	said := 0
 	received := &counted{Allocator: memory.DefaultAllocator}
-	opts := []flight.Option{flight.WithSharing(nil, nil), flight.WithAllocator(received)}
-	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("talk")}, append(opts, flight.WithMetadataFunc(func(b []byte) error {
+	opts := []any{flight.WithSharing(nil, nil), flight.WithAllocator(received)}
+	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("talk")}, as[flight.GetOption](append(opts, flight.WithMetadataFunc(func(b []byte) error {
 		assert.Equal(t, alone, string(b))
 		said++
 		return nil
-	}))...)
+	})))...)
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
 	assert.Equal(t, 1+sharedBatches, said)
@@ -409,9 +409,35 @@ func TestSharingCopiesInVainOnce(t *testing.T) {
 	assert.Equal(t, 1, mem.n)
 }
 
-func TestSharingOptions(t *testing.T) {
-	_, client := sharingServer(t, "")
-	_, err := flight.DoGet(t.Context(), client, ticket(), flight.WithSharing(device.CPUDevice(), nil))
-	assert.ErrorContains(t, err, "WithSharing: dev is a device.host, whose memory no other process can open")
-	assert.ErrorIs(t, err, device.ErrNotSupported)
+// A server that has sent its headers before Receive cannot say that it takes tickets, and gets bytes.
+func TestSharingAfterTheHeaders(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	address := serveTCP(t, &server{put: func(stream arrowflight.FlightService_DoPutServer) error {
+		if err := stream.SendHeader(nil); err != nil {
+			return err
+		}
+		received := &counted{Allocator: memory.DefaultAllocator}
+		r, d, err := flight.Receive(stream, flight.WithSharing(nil, nil), flight.WithAllocator(received), flight.WithPrefetch(0))
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return answerPut(stream, r, d, received)
+	}})
+	p := otherprocess.Start(t, "TestSharingPutter", "")
+	p.Write(address)
+	assert.Regexp(t, "^1000 rows in [0-9]{5} bytes$", p.Read())
+}
+
+// TestSharingPutter is the other process, which puts a batch, and repeats the answer.
+func TestSharingPutter(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	var answers []string
+	r := readerOf(t, device.CPUDevice(), schema, numbers(t, 0, 1000))
+	defer r.Release()
+	require.NoError(t, flight.DoPut(background, arrowflight.NewClientFromConn(conn, nil), descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), said(&answers)))
+	owner.Write(answers[0])
 }

@@ -48,7 +48,7 @@ func TestFieldsSentTwice(t *testing.T) {
 	messages[1] = append(messages[1], messages[1]...)
 	assert.NoError(t, play(t, messages))
 	messages[1] = append(messages[1], 5<<3|1, 0, 0) // a number of 64 bits of which 16 are there
-	assert.ErrorContains(t, play(t, messages), "FlightData: field 5 is cut off")
+	assert.ErrorContains(t, play(t, messages), "flight: FlightData: field 5 has 8 bytes, of which 2 are left")
 }
 
 // Batches are released on other goroutines while the stream is read, and ends.

@@ -164,7 +164,7 @@ func (b *bench) getPlain(ctx context.Context) error {
 }
 
 func (b *bench) getOurs(ctx context.Context) error {
-	r, err := flight.DoGet(ctx, b.ours, &arrowflight.Ticket{}, flight.WithDevice(b.gpu), flight.WithAllocator(b.mem))
+	r, err := flight.DoGet(ctx, b.ours, &arrowflight.Ticket{}, flight.WithTarget(b.gpu), flight.WithAllocator(b.mem))
 	if err != nil {
 		return err
 	}

@@ -169,10 +169,10 @@ func (b *bench) compareTickets() {
 	} {
 		var walls, cpus [2][]time.Duration
 		for i := range *rounds + 1 {
-			for which, opts := range [][]flight.Option{nil, {flight.WithSharing(nil, nil)}} {
+			for which, opts := range [][]flight.GetOption{nil, {flight.WithSharing(nil, nil)}} {
 				opts = append(opts, flight.WithMaxMessageSize(128<<20), flight.WithAllocator(mem))
 				if row.q.GPU {
-					opts = append(opts, flight.WithDevice(b.gpu))
+					opts = append(opts, flight.WithTarget(b.gpu))
 				} else {
 					opts = append(opts, flight.WithAllocator(memory.DefaultAllocator))
 				}
@@ -189,7 +189,7 @@ func (b *bench) compareTickets() {
 }
 
 // get reads the batches; of host memory each value once, as a program would that got them for that.
-func (n *neighbour) get(ctx context.Context, q request, opts []flight.Option) error {
+func (n *neighbour) get(ctx context.Context, q request, opts []flight.GetOption) error {
 	ticket, err := json.Marshal(q)
 	if err != nil {
 		return err

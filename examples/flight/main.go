@@ -60,7 +60,7 @@ func main() {
 
 	client := must(arrowflight.NewClientWithMiddleware(listening.Addr().String(), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer client.Close()
-	r := must(flight.DoGet(ctx, client, &arrowflight.Ticket{}, flight.WithDevice(gpu), flight.WithAllocator(mem)))
+	r := must(flight.DoGet(ctx, client, &arrowflight.Ticket{}, flight.WithTarget(gpu), flight.WithAllocator(mem)))
 	defer r.Release()
 	for batch, err := range r.All() {
 		check(err)

@@ -33,12 +33,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p := &peer{stored: map[string]*stored{}}
 	mem, err := hostpinned.NewAllocator(gpu, hostpinned.WithLimit(1<<30))
 	if err != nil {
 		log.Fatal(err)
 	}
-	p.opts = []flight.Option{flight.WithDevice(gpu), flight.WithAllocator(mem), flight.WithFullValidation()}
+	p := &peer{stored: map[string]*stored{}, gpu: flight.WithTarget(gpu), mem: flight.WithAllocator(mem), valid: flight.WithValidation()}
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "serve":
 		err = p.serve()
@@ -58,7 +57,8 @@ func main() {
 // peer keeps batches on a GPU.
 type peer struct {
 	arrowflight.BaseFlightServer
-	opts []flight.Option
+	gpu, valid flight.ReceiveOption
+	mem        flight.Option
 
 	mu     sync.Mutex
 	stored map[string]*stored
@@ -128,7 +128,7 @@ func (s *stored) reader() (*cdevice.RecordReader, error) {
 
 // DoPut keeps the batches under the first name of the path.
 func (p *peer) DoPut(stream arrowflight.FlightService_DoPutServer) error {
-	r, d, err := flight.Receive(stream, p.opts...)
+	r, d, err := flight.Receive(stream, p.gpu, p.mem, p.valid)
 	if err != nil {
 		return err
 	}
@@ -155,17 +155,17 @@ func (p *peer) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_DoG
 		return err
 	}
 	defer r.Release()
-	return flight.Send(stream, r, p.opts...)
+	return flight.Send(stream, r, p.mem)
 }
 
 // DoExchange sends back each batch that arrives.
 func (p *peer) DoExchange(stream arrowflight.FlightService_DoExchangeServer) error {
-	r, _, err := flight.Receive(stream, p.opts...)
+	r, _, err := flight.Receive(stream, p.gpu, p.mem, p.valid)
 	if err != nil {
 		return err
 	}
 	defer r.Release()
-	return flight.Send(stream, r, p.opts...)
+	return flight.Send(stream, r, p.mem)
 }
 
 func (p *peer) client(address string) error {
@@ -175,7 +175,7 @@ func (p *peer) client(address string) error {
 		return err
 	}
 	defer client.Close()
-	r, err := flight.DoGet(ctx, client, &arrowflight.Ticket{Ticket: []byte("all")}, p.opts...)
+	r, err := flight.DoGet(ctx, client, &arrowflight.Ticket{Ticket: []byte("all")}, p.gpu, p.mem, p.valid)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (p *peer) client(address string) error {
 		return err
 	}
 	defer r.Release()
-	if err := flight.DoPut(ctx, client, d, r, p.opts...); err != nil {
+	if err := flight.DoPut(ctx, client, d, r, p.mem); err != nil {
 		return err
 	}
 	again, err := s.reader()
@@ -198,7 +198,7 @@ func (p *peer) client(address string) error {
 		return err
 	}
 	defer again.Release()
-	answers, err := flight.DoExchange(ctx, client, d, again, p.opts...)
+	answers, err := flight.DoExchange(ctx, client, d, again, p.gpu, p.mem, p.valid)
 	if err != nil {
 		return err
 	}

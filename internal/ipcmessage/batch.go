@@ -37,7 +37,7 @@ func readBatch(name string, t table) (b batch, err error) {
 		return b, err
 	}
 	if codec > 1 {
-		return b, invalid(name+".compression", "codec %d, want 0 or 1", codec)
+		return b, Invalid(name+".compression", "codec %d, want 0 or 1", codec)
 	}
 	// mutant: b.zstd = codec > 1
 	b.zstd = codec == 1
@@ -50,7 +50,7 @@ func readBatch(name string, t table) (b batch, err error) {
 
 // invalid is an error about element i of a vector of the batch.
 func (b *batch) invalid(vector string, i int, text string, args ...any) error {
-	return invalid(fmt.Sprintf("%s.%s[%d]", b.name, vector, i), text, args...)
+	return Invalid(fmt.Sprintf("%s.%s[%d]", b.name, vector, i), text, args...)
 }
 
 // batch checks that a batch has the nodes and buffers of its columns. It returns how many bytes its arrays take.
@@ -96,7 +96,7 @@ func (c *Checker) maxLength() int64 { return 8 * c.max }
 // checkNodes returns the number of elements of all arrays, or limit+1 if that is less.
 func (b *batch) checkNodes(want int, limit int64) (elements int64, err error) {
 	if len(b.nodes) < want {
-		return 0, invalid(b.name+".nodes", "%d, want %d", len(b.nodes), want)
+		return 0, Invalid(b.name+".nodes", "%d, want %d", len(b.nodes), want)
 	}
 	for i, node := range b.nodes {
 		switch length, nulls := node.a, node.b; {
@@ -115,7 +115,7 @@ func (b *batch) checkNodes(want int, limit int64) (elements int64, err error) {
 // checkBuffers checks that the buffers are in the body, and returns the bytes that they say they decompress to.
 func (b *batch) checkBuffers(want int, body []byte, limit int64) (total int64, err error) {
 	if len(b.buffers) < want {
-		return 0, invalid(b.name+".buffers", "%d, want %d", len(b.buffers), want)
+		return 0, Invalid(b.name+".buffers", "%d, want %d", len(b.buffers), want)
 	}
 	for i, buffer := range b.buffers {
 		offset, length := buffer.a, buffer.b

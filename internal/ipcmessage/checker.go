@@ -80,7 +80,7 @@ func (c *Checker) Check(metadata, body []byte) (m Message, err error) {
 		return m, err
 	}
 	if size < 0 || size > int64(len(body)) { // mutant: never
-		return m, invalid("body", "%d bytes, but %d in the metadata", len(body), size)
+		return m, Invalid("body", "%d bytes, but %d in the metadata", len(body), size)
 	}
 	if err := message.keyValues(4); err != nil {
 		return m, err
@@ -115,11 +115,11 @@ func CheckSchema(stream []byte) error {
 		b = b[4:]
 	}
 	if len(b) < 4 {
-		return invalid("schema", "%d bytes", len(stream))
+		return Invalid("schema", "%d bytes", len(stream))
 	}
 	n := int64(binary.LittleEndian.Uint32(b))
 	if b = b[4:]; n > int64(len(b)) {
-		return invalid("schema", "%d bytes of metadata, of which %d are there", n, len(b))
+		return Invalid("schema", "%d bytes of metadata, of which %d are there", n, len(b))
 	}
 	_, err := NewChecker(0).Check(b[:n], nil)
 	return err

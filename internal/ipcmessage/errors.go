@@ -18,7 +18,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %v", e.Field, e.Tex
 // Unwrap returns arrow.ErrInvalid.
 func (e *Error) Unwrap() error { return arrow.ErrInvalid }
 
-func invalid(field, text string, args ...any) error {
+// Invalid returns an [Error] about a part of a message.
+func Invalid(field, text string, args ...any) error {
 	return &Error{Field: field, Text: fmt.Sprintf(text, args...)}
 }
 
@@ -26,4 +27,4 @@ func tooMuch(field, text string, args ...any) error {
 	return &Error{Field: field, Text: fmt.Sprintf(text, args...), Limit: true}
 }
 
-func errMetadata(text string, args ...any) error { return invalid("metadata", text, args...) }
+func errMetadata(text string, args ...any) error { return Invalid("metadata", text, args...) }

@@ -1,21 +1,32 @@
-package flight
+// Package flightdata encodes and decodes FlightData, the messages of an Arrow Flight stream. Its gRPC codec copies a
+// body once: from gRPC's buffers into memory of an allocator, or from the buffers of a record batch into one of gRPC's.
+package flightdata
 
 import (
 	"fmt"
 
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers grpc's own codec
+	_ "google.golang.org/grpc/encoding/proto" // registers gRPC's own codec
 	"google.golang.org/grpc/mem"
 )
 
-// codec is a codec of grpc that reads and writes the bodies of this package's messages without copies in
-// between, and leaves all other messages to grpc's own codec, whose name it has.
+// The fields of FlightData.
+const (
+	fieldDescriptor  = 1
+	fieldHeader      = 2
+	fieldAppMetadata = 3
+	fieldBody        = 1000
+)
+
+// Codec decodes into [Incoming] and encodes [Outgoing]. All other messages go through gRPC's own codec, whose name it has.
+var Codec encoding.CodecV2 = codec{}
+
 type codec struct{}
 
 func (codec) Name() string { return "proto" }
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if m, ok := v.(*incoming); ok {
+	if m, ok := v.(*Incoming); ok {
 		m.decode(data)
 		return nil
 	}
@@ -23,7 +34,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(*outgoing)
+	m, ok := v.(*Outgoing)
 	if !ok {
 		return encoding.GetCodecV2("proto").Marshal(v)
 	}

@@ -1,4 +1,4 @@
-package flight
+package flightdata
 
 import (
 	"bytes"
@@ -10,18 +10,19 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// outgoing is a FlightData message that is sent. Our codec writes the payload's body straight into a
-// buffer of grpc; any other codec takes it for the FlightData in it, which has the body by then.
-type outgoing struct {
+// Outgoing is a message to be sent. [Codec] writes the body of the payload into a buffer of gRPC; any other codec sees the
+// FlightData, to which ProtoReflect adds the body.
+type Outgoing struct {
 	*arrowflight.FlightData
 	payload    *ipc.Payload // nil: no body
-	descriptor []byte       // serialised
+	descriptor []byte       // serialized
 	body       int          // its size
 	size       int          // of the whole message
 }
 
-func newOutgoing(fd *arrowflight.FlightData, payload *ipc.Payload) (*outgoing, error) {
-	m := &outgoing{FlightData: fd, payload: payload}
+// NewOutgoing returns a message with the fields of fd and the body of the payload, which may be nil. It borrows both.
+func NewOutgoing(fd *arrowflight.FlightData, payload *ipc.Payload) (*Outgoing, error) {
+	m := &Outgoing{FlightData: fd, payload: payload}
 	if payload != nil {
 		var n counter
 		if err := payload.SerializeBody(&n); err != nil {
@@ -40,7 +41,10 @@ func newOutgoing(fd *arrowflight.FlightData, payload *ipc.Payload) (*outgoing, e
 	return m, nil
 }
 
-// sizeOf is the size of a field, which is left out if it is empty.
+// Size returns the encoded size of the message in bytes.
+func (m *Outgoing) Size() int { return m.size }
+
+// sizeOf returns the size of a field, which is omitted if it is empty.
 func sizeOf(num protowire.Number, n int) int {
 	if n == 0 {
 		return 0
@@ -48,8 +52,7 @@ func sizeOf(num protowire.Number, n int) int {
 	return protowire.SizeTag(num) + protowire.SizeBytes(n)
 }
 
-// appendTo appends the message to b.
-func (m *outgoing) appendTo(b []byte) ([]byte, error) {
+func (m *Outgoing) appendTo(b []byte) ([]byte, error) {
 	if m.FlightDescriptor != nil {
 		b = appendField(b, fieldDescriptor, m.descriptor)
 	}
@@ -59,10 +62,9 @@ func (m *outgoing) appendTo(b []byte) ([]byte, error) {
 		return b, nil
 	}
 	b = protowire.AppendTag(b, fieldBody, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(m.body))
-	w := appender(b)
-	err := m.payload.SerializeBody(&w)
-	return w, err
+	w := bytes.NewBuffer(protowire.AppendVarint(b, uint64(m.body)))
+	err := m.payload.SerializeBody(w)
+	return w.Bytes(), err
 }
 
 func appendField(b []byte, num protowire.Number, v []byte) []byte {
@@ -72,8 +74,8 @@ func appendField(b []byte, num protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), v)
 }
 
-// ProtoReflect makes the body a part of the FlightData, for codecs other than ours.
-func (m *outgoing) ProtoReflect() protoreflect.Message {
+// ProtoReflect adds the body to the FlightData, for other codecs.
+func (m *Outgoing) ProtoReflect() protoreflect.Message {
 	if m.body > 0 && m.DataBody == nil {
 		var b bytes.Buffer
 		b.Grow(m.body)
@@ -88,13 +90,5 @@ type counter int
 
 func (c *counter) Write(p []byte) (int, error) {
 	*c += counter(len(p))
-	return len(p), nil
-}
-
-// appender appends what is written to it.
-type appender []byte
-
-func (a *appender) Write(p []byte) (int, error) {
-	*a = append(*a, p...)
 	return len(p), nil
 }

@@ -1,0 +1,135 @@
+package flight
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
+)
+
+// outgoing is a batch to be sent, as a ticket or a record batch that the CPU can read, or the error that ended the batches.
+type outgoing struct {
+	ticket *flightticket.Ticket
+	rec    arrow.RecordBatch
+	err    error
+}
+
+func (b outgoing) release() {
+	if b.ticket != nil {
+		b.ticket.Withdraw()
+	} else {
+		b.rec.Release()
+	}
+}
+
+// prepare reads batches, and copies each to the host while the one before it is sent. It holds no reference to r: the last
+// Release of r ends the wait of its source.
+func prepare(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket.Sender, mem memory.Allocator, to chan<- outgoing) {
+	last := outgoing{err: fmt.Errorf("flight: the source of the batches ended its goroutine")}
+	defer func() {
+		if v := recover(); v != nil {
+			last.err = fmt.Errorf("flight: panic in the source of the batches: %v", v)
+		}
+		select {
+		case to <- last:
+		case <-ctx.Done():
+		}
+	}()
+	for b, err := range r.All() {
+		next := outgoing{err: err}
+		if err == nil {
+			if next.ticket = tickets.Issue(ctx, b); next.ticket == nil {
+				next.rec, next.err = toHost(ctx, b, mem)
+			}
+		}
+		if next.err != nil {
+			last = next
+			return
+		}
+		select {
+		case to <- next:
+		case <-ctx.Done():
+			next.release() // mutant: deleted
+			return
+		}
+	}
+	last.err = io.EOF
+}
+
+// toHost views or copies a batch, and adds its metadata.
+func toHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocator) (rec arrow.RecordBatch, err error) {
+	if flightticket.ReadInPlace(b) {
+		rec, err = b.HostView(ctx)
+	}
+	if err == nil && (rec == nil || hasUnwritableSlice(rec)) {
+		if rec != nil {
+			rec.Release()
+		}
+		rec, err = b.CopyToHost(ctx, mem)
+	}
+	if err != nil {
+		return nil, err
+	}
+	countNulls(rec)
+	if md := b.Metadata(); md.Len() > 0 {
+		bare := rec
+		defer bare.Release()
+		rec = array.NewRecordBatchWithMetadata(bare.Schema(), bare.Columns(), bare.NumRows(), md)
+	}
+	return rec, nil
+}
+
+// hasUnwritableSlice reports whether a column is a slice that arrow-go's IPC writer does not write.
+func hasUnwritableSlice(rec arrow.RecordBatch) bool {
+	return slices.ContainsFunc(rec.Columns(), func(c arrow.Array) bool { return isUnwritable(c.Data(), false) })
+}
+
+// isUnwritable is hasUnwritableSlice for an array; sliced reports whether its parent is a slice.
+func isUnwritable(d arrow.ArrayData, sliced bool) bool {
+	sliced = sliced || d.Offset() > 0
+	dt := d.DataType()
+	if e, ok := dt.(arrow.ExtensionType); ok {
+		dt = e.StorageType()
+	}
+	switch dt.ID() {
+	case arrow.LIST_VIEW, arrow.LARGE_LIST_VIEW, arrow.DENSE_UNION, arrow.SPARSE_UNION:
+		if sliced {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.Children(), func(child arrow.ArrayData) bool { return isUnwritable(child, sliced) })
+}
+
+// countNulls sets the null counts of all arrays that have none. arrow-go's writer would set them while this package reads
+// them on another goroutine, if a program sends an array twice.
+func countNulls(rec arrow.RecordBatch) {
+	for _, column := range rec.Columns() {
+		countNullsOf(column.Data())
+	}
+}
+
+func countNullsOf(a arrow.ArrayData) {
+	d, ok := a.(*array.Data)
+	if !ok || d == nil {
+		return
+	}
+	if d.NullN() < 0 && d.DataType().ID() != arrow.NULL {
+		nulls := 0
+		if len(d.Buffers()) > 0 && d.Buffers()[0] != nil && d.Buffers()[0].Len() > 0 {
+			nulls = d.Len() - bitutil.CountSetBits(d.Buffers()[0].Bytes(), d.Offset(), d.Len())
+		}
+		d.SetNullN(nulls)
+	}
+	countNullsOf(d.Dictionary())
+	for _, child := range d.Children() {
+		countNullsOf(child)
+	}
+}
