@@ -154,6 +154,9 @@ func (e *Error) Unwrap() []error {
 // sets it before any driver is loaded.
 var Public = func(e *Error) error { return e }
 
+// PublicCode is [Public] for a code that no call returned.
+var PublicCode = func(c Code) error { return c }
+
 // fail makes the error of a result whose code is not zero.
 func (d *Driver) fail(on string, r C.cdevice_v0_cuda_result, args ...any) error {
 	function := C.cdevice_v0_cuda_functions[r.call]

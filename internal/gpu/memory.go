@@ -55,7 +55,7 @@ func (m *Memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (er
 		return err
 	}
 	if m.size > sizeclass.MaxSize {
-		return fmt.Errorf("cuda: allocate %d bytes on %s: more than can be addressed: %w", m.size, m.ID(), cuda.OutOfMemory)
+		return fmt.Errorf("cuda: allocate %d bytes on %s: more than can be addressed: %w", m.size, m.ID(), cuda.PublicCode(cuda.OutOfMemory))
 	}
 	if err := m.heap.ctx.Err(); err != nil {
 		return err

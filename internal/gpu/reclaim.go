@@ -36,7 +36,7 @@ func (h *Heap) pushBack(ctx context.Context, kind device.MemoryKind, size int64)
 	})
 	if err != nil {
 		why := fmt.Errorf("Limits.Waiting is %d bytes, and at most %d frees may wait: %w", limit, mostWaiting, err)
-		return h.noMemory(kind, size, why, cuda.OutOfMemory)
+		return h.noMemory(kind, size, why, cuda.PublicCode(cuda.OutOfMemory))
 	}
 	return nil
 }

@@ -18,7 +18,15 @@ type Error struct {
 	Text   string // the driver's description of the code: "out of memory"
 }
 
-func init() { cuda.Public = newError }
+func init() {
+	cuda.Public = newError
+	cuda.PublicCode = func(c cuda.Code) error { return bareCode{Code(c)} }
+}
+
+// bareCode is a code that no call returned. errors.Is finds the Code, and the one of package cuda.
+type bareCode struct{ Code }
+
+func (c bareCode) Unwrap() []error { return []error{c.Code, cuda.Code(c.Code)} }
 
 func newError(e *cuda.Error) error {
 	return &Error{Call: e.Call, Args: e.Args, Device: e.Device, Code: Code(e.Code), Name: e.Name, Text: e.Text}
