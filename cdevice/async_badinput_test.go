@@ -220,6 +220,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 					assert.Zero(t, calls.Twice)
 					assert.EqualValues(t, sent-refused, calls.Extracted)
 					assert.EqualValues(t, refused, calls.Dropped)
+					p.s.close() // so that the next one begins with nothing alive
 				}
 			})
 		}

@@ -123,6 +123,8 @@ func returns(t *testing.T, what string, f func()) {
 
 // TestAsyncStreamLocks has producers whose callbacks wait for each other, or for ever.
 func TestAsyncStreamLocks(t *testing.T) {
+	const patience = 100 * time.Millisecond
+	t.Cleanup(cdevice.SetPatience(patience))
 	// The consumer's last request is under way while the producer ends, and takes the lock that the
 	// request will want.
 	t.Run("release holds the lock of other callbacks", func(t *testing.T) {
@@ -185,7 +187,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 		require.NoError(t, p.WaitWaiting())
 		released := make(chan struct{})
 		go func() { p.Release(); close(released) }()
-		time.Sleep(1500 * time.Millisecond) // longer than the patience of release
+		time.Sleep(patience * 3 / 2)
 		returns(t, "Close", p.s.close)
 		assert.EqualValues(t, 1, p.Calls().Dropped)
 		letGo(p, released)

@@ -14,7 +14,7 @@ import (
 
 // patience bounds the waits for a producer that may never return. It is far longer than any call
 // that is not blocked.
-const patience = time.Second
+var patience = time.Second
 
 // request requests n more batches, unless the stream has ended.
 func (c *consumer) request(n int64) {

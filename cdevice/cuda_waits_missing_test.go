@@ -323,9 +323,13 @@ func TestMissingWaitsAreReported(t *testing.T) {
 		"random":   {Delay: 100 * time.Microsecond, Random: true, PageableAsync: true},
 		"lazy":     {Lazy: true},
 	}
-	rows := []int{10, 1000, 100_000}
+	// Each size of copy, with each pause; of a short run, all sizes and pauses, but not each with each.
+	pauses := map[int][]time.Duration{}
+	for _, rows := range []int{10, 1000, 100_000} {
+		pauses[rows] = []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}
+	}
 	if testing.Short() {
-		rows = rows[:2]
+		pauses = map[int][]time.Duration{10: {0, 10 * time.Millisecond}, 1000: {0, time.Millisecond}}
 	}
 	for name, o := range schedules {
 		t.Run(name, func(t *testing.T) {
@@ -336,9 +340,9 @@ func TestMissingWaitsAreReported(t *testing.T) {
 				two := cudatest.Simulated(t, func() cudasim.Options { o := o; o.Devices = 2; return o }())
 				for _, p := range programs {
 					m := map[int]*cudatest.Machine{1: one, 2: two}[p.gpus]
-					for _, n := range rows {
+					for n, pauses := range pauses {
 						rec := columnsOf(memory.DefaultAllocator, 3, n, false)
-						for _, pause := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond} {
+						for _, pause := range pauses {
 							for range *missingRuns {
 								what := fmt.Sprintf("%s, %d rows, pause %v", p.name, n, pause)
 								assert.NotEmpty(t, p.try(t, m, rec, false, pause), "%s: without the wait", what)

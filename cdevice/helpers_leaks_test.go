@@ -34,16 +34,29 @@ func checkLeaks(t testing.TB) {
 }
 
 // earlier gives what an earlier test has ended the time to be gone: a test that counts what is alive begins
-// with what stays. What an enclosing test holds stays, so a subtest waits for a moment only.
+// with what stays. What an enclosing test holds stays, so a subtest waits for a moment only, and once.
 func earlier(t testing.TB) {
+	test, _, sub := strings.Cut(t.Name(), "/")
 	patience := 20 * time.Second
-	if strings.Contains(t.Name(), "/") {
+	if sub {
 		patience = 200 * time.Millisecond
 	}
+	if held.test != test {
+		held.test, held.live = test, 0
+	}
+	var live int64
 	within.Becomes(patience, func() bool {
 		s := cdevice.ReadStats()
-		return s.Readers+s.DeviceCopies+s.Goroutines == 0
+		live = s.Readers + s.DeviceCopies + s.Goroutines
+		return live <= held.live
 	})
+	held.live = live
+}
+
+// held is how many objects stayed when a test, or a subtest of it, last began.
+var held struct {
+	test string
+	live int64
 }
 
 // settles fails the test if it ends with more alive than it began with. A stream that

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -295,11 +296,14 @@ func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
 		require.NoError(t, cdevice.ExportArray(a, held[i], nil))
 		a.Release() // from here on only the C struct keeps the memory
 	}
-	var garbage [][]byte
-	for range 200 {
-		garbage = append(garbage[:len(garbage)%20], make([]byte, 1<<16))
+	var garbage [][]int64
+	for range 10 {
 		runtime.GC()
+		for range 2 * len(held) { // takes the place of what the collector has freed
+			garbage = append(garbage, slices.Repeat([]int64{-1}, rows))
+		}
 	}
+	require.NotEmpty(t, garbage)
 	for i, out := range held {
 		values := abi.Slice[int64](abi.Slice[uintptr](out.Array.Buffers, 2)[1], rows)
 		for k, v := range values {
