@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/internal/ordinary"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -152,7 +152,7 @@ func (w *wrapper) start(mem *tree.Owner, at tree.Location) {
 
 // checkLocked returns an error if buffer i is ordinary memory, which an allocator of page-locked memory has fallen back to.
 func checkLocked(i int, addr uintptr) error {
-	if ordinary.Any() && ordinary.Contains(addr) {
+	if sizeclass.IsFallback(addr) {
 		return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
 	}
 	return nil

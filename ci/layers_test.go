@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"internal/cstruct":  {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/live", "internal/tree"},
 	"internal/items":    {"device", "internal/bridge", "internal/fielderr", "internal/keep", "internal/refcount"},
 	"cdevice": {
-		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/keep", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema",
+		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
@@ -91,8 +91,7 @@ var allowed = map[string][]string{
 	"interop/triton":        {"cdevice", "device", "internal/argument", "internal/excerpt", "internal/fielderr", "internal/protofield"},
 
 	"internal/cuda":             {"device", "internal/keep"},
-	"internal/ordinary":         {},
-	"internal/sizeclass":        {"device", "internal/ordinary"},
+	"internal/sizeclass":        {"device"},
 	"internal/gpu":              {"device", "internal/cuda", "internal/keep", "internal/memcopy", "internal/sizeclass"},
 	"memory/cudaalloc":          {"device", "internal/argument", "internal/cuda", "internal/gpu", "internal/keep", "internal/sizeclass"},
 	"memory/hostpinned":         {"device", "internal/argument", "internal/gpu", "internal/sizeclass", "memory/cudaalloc"},

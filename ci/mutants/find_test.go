@@ -29,7 +29,7 @@ func (d *Device) f(s Stream, stream uintptr, ctx context.Context) error {
 	}
 	_ = m.FreeAfter(e)
 	_ = m.FreeAfter(nil)
-	_ = d.cache.lend(m)
+	_ = d.cache.use(m)
 	m.UsedOn(d)
 	c.changed.Wait()
 	_ = poll(ctx, e.reached)

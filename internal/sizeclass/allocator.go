@@ -14,10 +14,10 @@ import (
 
 // Error is the value of an Allocator's panic, unless [Public] converts it to a public error.
 type Error struct {
-	Op     string // the requested size
+	Op     string // "allocate", "reallocate" or "free"
 	Device device.ID
 	Size   int   // bytes asked for, or those of the memory that is not the allocator's
-	Err    error // why there are none
+	Err    error // the cause
 }
 
 func (e *Error) Error() string {
@@ -46,20 +46,20 @@ type Allocator struct {
 	public   func(*Error) error // makes the error that users see
 
 	mu     sync.Mutex
-	used   map[uintptr]loan // given out, by address
-	blocks int64            // of the cache among them
-	total  int64            // blocks ever given out
+	used   map[uintptr]allocation // by address
+	blocks int64                  // of the cache among them
+	total  int64                  // blocks ever allocated
 }
 
-// loan is memory given out: a block of the cache, or memory of the fallback.
-type loan struct {
+// allocation is memory in use: a block of the cache, or memory of the fallback.
+type allocation struct {
 	block Block
 	plain []byte // as the fallback returned it; nil for a block
 }
 
 // NewAllocator returns an allocator over a cache, which others may use too.
 func NewAllocator(cache *Cache) *Allocator {
-	return &Allocator{cache: cache, used: map[uintptr]loan{}, public: func(e *Error) error { return e }}
+	return &Allocator{cache: cache, used: map[uintptr]allocation{}, public: func(e *Error) error { return e }}
 }
 
 // Public makes the allocator's errors those that public returns. It is called before the allocator
@@ -74,11 +74,11 @@ func (a *Allocator) failed(op string, size int, err error) error {
 	return a.public(&Error{Op: op, Device: a.cache.ID(), Size: size, Err: err})
 }
 
-func (l loan) bytes() []byte {
-	if l.plain != nil {
-		return l.plain
+func (a allocation) bytes() []byte {
+	if a.plain != nil {
+		return a.plain
 	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&l.block.Ptr)), l.block.Size)
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a.block.Ptr)), a.block.Size)
 }
 
 // Allocate returns size zeroed bytes. It panics with an *Error if there are none.
@@ -107,22 +107,22 @@ func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
 	if size == 0 {
 		return []byte{}, nil
 	}
-	given, err := a.take(ctx, size)
+	taken, err := a.take(ctx, size)
 	if err != nil {
 		return nil, a.failed(opAllocate, size, err)
 	}
-	b := given.bytes()
+	b := taken.bytes()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used[address(b)] = given
-	if given.plain == nil {
+	a.used[address(b)] = taken
+	if taken.plain == nil {
 		a.blocks++
 		a.total++
 	}
 	return b[:size:size], nil
 }
 
-func (a *Allocator) take(ctx context.Context, size int) (loan, error) {
+func (a *Allocator) take(ctx context.Context, size int) (allocation, error) {
 	if a.fallback != nil {
 		return a.fallback.take(ctx, a.cache, size)
 	}
@@ -130,11 +130,11 @@ func (a *Allocator) take(ctx context.Context, size int) (loan, error) {
 	if a.advice != "" && errors.Is(err, ErrLimit) {
 		err = fmt.Errorf("%w; %s", err, a.advice)
 	}
-	return loan{block: block}, err
+	return allocation{block: block}, err
 }
 
 // Reallocate returns size bytes that begin with those of b and are zero behind
-// them. It takes b, unless it panics.
+// them. It frees b or returns a part of it, unless it panics.
 func (a *Allocator) Reallocate(size int, b []byte) []byte {
 	if cap(b) == 0 {
 		return a.Allocate(size)
@@ -156,8 +156,8 @@ func (a *Allocator) Reallocate(size int, b []byte) []byte {
 	return moved
 }
 
-// Free takes b, which Allocate or Reallocate returned, or the beginning of it. No
-// copy from or to it may be under way. It panics with an *Error for any other memory.
+// Free frees b, which Allocate or Reallocate returned, or the beginning of it. No
+// copy from or to it may be pending. It panics with an *Error for any other memory.
 func (a *Allocator) Free(b []byte) {
 	if cap(b) == 0 {
 		return
@@ -175,14 +175,14 @@ func (a *Allocator) Free(b []byte) {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-func (a *Allocator) find(b []byte) (loan, bool) {
+func (a *Allocator) find(b []byte) (allocation, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, ok := a.used[address(b)]
 	return found, ok
 }
 
-func (a *Allocator) forget(b []byte) (loan, bool) {
+func (a *Allocator) forget(b []byte) (allocation, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, ok := a.used[address(b)]
@@ -198,12 +198,12 @@ func (a *Allocator) Trim() { a.cache.Trim() }
 
 // Use counts memory that an [Allocator] has allocated, and the memory that it holds of its source.
 type Use struct {
-	Live        int64 // bytes given out, as size classes of a cache
+	Live        int64 // bytes in use, as size classes of a cache
 	Peak        int64 // the most that Live was
 	Held        int64 // bytes of the source
 	Cached      int64 // bytes of them in slabs of which nothing is in use
-	Allocations int64 // given out
-	Total       int64 // ever given out
+	Allocations int64 // in use
+	Total       int64 // ever made
 }
 
 // Stats returns the use of the cache and of the fallback.

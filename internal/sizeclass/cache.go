@@ -66,7 +66,7 @@ type Stats struct {
 // the driver, refused.
 var ErrLimit = errors.New("the allocator's limit is reached")
 
-// Block is memory in use. Only the cache that it is of can take it back, once.
+// Block is memory in use. It is returned to its cache once.
 type Block struct {
 	Ptr  device.Ptr
 	Size int64 // bytes of its class: at least the requested size
@@ -114,7 +114,7 @@ func (c *Cache) Take(ctx context.Context, size int64) (Block, error) {
 	for {
 		if p := c.cached(class); p != nil {
 			c.stats.Hits++
-			return c.lend(p), nil
+			return c.use(p), nil
 		}
 		if class >= smallClasses || !c.filling[tierOf(class)] {
 			if sizeOf(class) <= c.limits.Total-c.stats.Held {
@@ -144,17 +144,17 @@ func (c *Cache) TryTake(size int64) (Block, bool) {
 		return Block{}, false
 	}
 	c.stats.Hits++
-	return c.lend(p), true
+	return c.use(p), true
 }
 
-// Give takes back a block that is no longer used. Idle memory above the limit is freed on this
-// goroutine. Giving a block twice panics.
+// Give returns a block to the cache that is no longer used. Idle memory above the limit is freed on this
+// goroutine. Returning a block twice panics.
 func (c *Cache) Give(b Block) {
-	c.release(c.giveBack(b))
+	c.release(c.put(b))
 }
 
-// giveBack returns the slabs to be freed.
-func (c *Cache) giveBack(b Block) list {
+// put ends the use of a block, and returns the slabs to be freed.
+func (c *Cache) put(b Block) list {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := b.piece
@@ -167,7 +167,7 @@ func (c *Cache) giveBack(b Block) list {
 	p.uses++
 	c.stats.Live -= b.Size
 	if p.slab.live--; p.slab.live == 0 {
-		c.rest(p)
+		c.makeIdle(p)
 	} else {
 		c.free[p.class].push(p)
 	}
@@ -175,9 +175,9 @@ func (c *Cache) giveBack(b Block) list {
 	return c.excess()
 }
 
-// rest makes a slab idle of which this piece was the last in use. Nothing is cut
+// makeIdle makes a slab idle of which this piece was the last in use. Nothing is cut
 // from it any more, so all of it can be cut anew.
-func (c *Cache) rest(last *piece) {
+func (c *Cache) makeIdle(last *piece) {
 	s := last.slab
 	for _, p := range s.pieces[:s.count] {
 		if p != last {
@@ -199,7 +199,7 @@ func (c *Cache) cached(class int) *piece {
 	if class >= smallClasses { // up to twice as large
 		for larger := class; larger <= min(class+perDoubling, classes-1); larger++ {
 			if p := c.wholes[larger].last; p != nil {
-				return c.awake(p)
+				return c.takeIdle(p)
 			}
 		}
 		return nil
@@ -215,14 +215,14 @@ func (c *Cache) cached(class int) *piece {
 	largest, _ := classOf(tiers[tier].slab)
 	for ; largest >= class; largest-- {
 		if p := c.wholes[largest].last; p != nil {
-			return c.cut(c.awake(p).slab, class)
+			return c.cut(c.takeIdle(p).slab, class)
 		}
 	}
 	return nil
 }
 
-// awake takes an idle slab off its list.
-func (c *Cache) awake(whole *piece) *piece {
+// takeIdle takes an idle slab off its list.
+func (c *Cache) takeIdle(whole *piece) *piece {
 	c.wholes[whole.class].remove(whole)
 	c.idle -= sizeOf(whole.class)
 	return whole
@@ -238,8 +238,8 @@ func (c *Cache) cut(s *slab, class int) *piece {
 	return s.cutOff(class)
 }
 
-// lend gives a piece out.
-func (c *Cache) lend(p *piece) Block {
+// use makes a piece a block in use.
+func (c *Cache) use(p *piece) Block {
 	p.uses++
 	p.slab.live++
 	size := sizeOf(p.class)
@@ -272,10 +272,10 @@ func (c *Cache) fetch(ctx context.Context, class int) (Block, error) {
 		return Block{}, err
 	}
 	whole, _ := classOf(size)
-	return c.lend(c.cut(newSlab(p, whole, c.watcher(p)), class)), nil
+	return c.use(c.cut(newSlab(p, whole, c.watcher(p)), class)), nil
 }
 
-// watcher returns what wants to know about memory of the source, or nil.
+// watcher returns the watcher of memory of the source, or nil.
 func (c *Cache) watcher(p device.Ptr) Watcher {
 	if s, ok := c.source.(interface{ Watcher(device.Ptr) Watcher }); ok {
 		return s.Watcher(p)
@@ -301,7 +301,7 @@ func (c *Cache) makeRoom(size int64) error {
 	return nil
 }
 
-// untilChanged waits for memory that is given back, freed or allocated.
+// untilChanged waits until memory is returned, freed or allocated.
 func (c *Cache) untilChanged(ctx context.Context) error {
 	if c.changed == nil {
 		c.changed = make(chan struct{})

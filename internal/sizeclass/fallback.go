@@ -6,11 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
-// Plain has the methods of memory.Allocator that a [Fallback] needs.
+// Plain is a memory.Allocator of arrow-go, as far as a [Fallback] needs one.
 type Plain interface {
 	Allocate(size int) []byte
 	Free(b []byte)
@@ -25,9 +23,9 @@ type Fallback struct {
 	refused atomic.Int64 // when the source last refused, in nanoseconds since start
 }
 
-// respite is how long a source that refused is not called again: each call may wait for pending
+// retryAfter is how long a source that refused is not called again: each call may wait for pending
 // work.
-const respite = time.Second
+const retryAfter = time.Second
 
 var start = time.Now()
 
@@ -36,7 +34,7 @@ var start = time.Now()
 func NewFallbackAllocator(cache *Cache, plain Plain) *Allocator {
 	a := NewAllocator(cache)
 	a.fallback = &Fallback{plain: plain}
-	a.fallback.refused.Store(-int64(respite))
+	a.fallback.refused.Store(-int64(retryAfter))
 	return a
 }
 
@@ -49,23 +47,23 @@ func (f *Fallback) Stats() Use {
 
 // take returns a block of the cache, or else memory of the fallback. It fails where ctx is
 // done, and for sizes that no memory has.
-func (f *Fallback) take(ctx context.Context, cache *Cache, size int) (loan, error) {
+func (f *Fallback) take(ctx context.Context, cache *Cache, size int) (allocation, error) {
 	if _, err := classOf(int64(size)); err != nil {
-		return loan{}, err
+		return allocation{}, err
 	}
 	if block, ok := f.block(ctx, cache, size); ok {
-		return loan{block: block}, nil
+		return allocation{block: block}, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return loan{}, err
+		return allocation{}, err
 	}
-	return loan{plain: f.allocate(size)}, nil
+	return allocation{plain: f.allocate(size)}, nil
 }
 
-// block takes a block of the cache, if there is one. A source that refused less than respite ago is
-// not called.
+// block takes a block of the cache, if there is one. The source is not called again within retryAfter of a
+// refusal.
 func (f *Fallback) block(ctx context.Context, cache *Cache, size int) (Block, bool) {
-	if int64(time.Since(start))-f.refused.Load() < int64(respite) {
+	if int64(time.Since(start))-f.refused.Load() < int64(retryAfter) {
 		return cache.TryTake(int64(size))
 	}
 	block, err := cache.Take(ctx, int64(size))
@@ -77,7 +75,7 @@ func (f *Fallback) block(ctx context.Context, cache *Cache, size int) (Block, bo
 
 func (f *Fallback) allocate(size int) []byte {
 	b := f.plain.Allocate(size)
-	ordinary.Add(address(b), size)
+	addFallback(address(b), size)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.use.Allocations++
@@ -89,7 +87,7 @@ func (f *Fallback) allocate(size int) []byte {
 }
 
 func (f *Fallback) free(b []byte) {
-	ordinary.Remove(address(b))
+	removeFallback(address(b))
 	f.plain.Free(b)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -27,7 +27,7 @@ func (o *owned) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 	return m.Ptr(), nil
 }
 
-// Watcher returns what wants to know who uses the memory, or nil.
+// Watcher returns the watcher of the memory, or nil.
 func (o *owned) Watcher(p device.Ptr) Watcher {
 	m, _ := o.memory.Load(p)
 	if w, ok := m.(interface{ Watcher() Watcher }); ok {

@@ -2,23 +2,23 @@ package sizeclass
 
 import "github.com/arrowdevice/arrowdevice/device"
 
-// slab is one allocation of the source. It is given out whole, or pieces of it are.
+// slab is one allocation of the source. The whole of it is a block, or pieces of it are.
 type slab struct {
 	whole  piece
 	pieces []*piece // that were ever cut
 	count  int      // of them that are cut now
 	cut    int64    // bytes
-	live   int      // pieces given out, or 1 for the whole
-	watch  Watcher  // nil: nobody wants to know
+	live   int      // pieces in use, or 1 for the whole
+	watch  Watcher  // or nil
 	epoch  uint64   // of the cache, when the slab became idle
 }
 
-// piece is the memory of a block, given out or free.
+// piece is the memory of a block, in use or free.
 type piece struct {
 	slab       *slab
 	ptr        device.Ptr
 	class      int
-	uses       uint64 // goes up when the piece is given out, and when it is given back
+	uses       uint64 // goes up when a use of the piece begins, and when it ends
 	prev, next *piece // of the list that a free piece is in
 }
 

@@ -58,7 +58,7 @@ func (c *Cache) shrink(keep int64) (dropped list) {
 
 // drop moves an idle slab to the list of those to be released.
 func (c *Cache) drop(whole *piece, dropped *list) {
-	c.awake(whole)
+	c.takeIdle(whole)
 	c.leaving += sizeOf(whole.class)
 	dropped.push(whole)
 }

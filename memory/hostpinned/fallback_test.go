@@ -21,7 +21,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/ordinary"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
@@ -152,7 +152,7 @@ func TestParquetReaderOverALimit(t *testing.T) {
 	assert.Positive(t, use.Peak)
 	assert.Positive(t, use.Total)
 	assert.LessOrEqual(t, use.Held, int64(512<<10))
-	assert.False(t, ordinary.Any(), "nothing is known of memory that was freed")
+	assert.Zero(t, sizeclass.Fallbacks(), "nothing is known of memory that was freed")
 }
 
 // Without a fallback the process ends, in a goroutine of arrow-go's: the text names the limit.
@@ -295,5 +295,5 @@ func TestFallbackOnManyGoroutines(t *testing.T) {
 	plain.AssertSize(t, 0)
 	live := mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
-	assert.False(t, ordinary.Any())
+	assert.Zero(t, sizeclass.Fallbacks())
 }

@@ -1,4 +1,4 @@
-package ordinary
+package sizeclass
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 )
 
 // The ranges are compared with a set of bytes.
-func TestSpansAgainstASet(t *testing.T) {
+func TestFallbacksAgainstASet(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	starts := map[uintptr]int{}
 	in := func(p uintptr) bool {
@@ -27,19 +27,19 @@ func TestSpansAgainstASet(t *testing.T) {
 			free = free && !in(q)
 		}
 		if _, ok := starts[p]; ok {
-			Remove(p)
+			removeFallback(p)
 			delete(starts, p)
 		} else if free {
-			Add(p, size)
+			addFallback(p, size)
 			starts[p] = size
 		}
 		q := uintptr(990 + r.IntN(530))
-		require.Equal(t, in(q), Contains(q))
-		require.Equal(t, len(starts) > 0, Any())
+		require.Equal(t, in(q), IsFallback(q))
+		require.EqualValues(t, len(starts), Fallbacks())
 	}
-	Remove(1) // is not known
+	removeFallback(1) // is not known
 	for start := range starts {
-		Remove(start)
+		removeFallback(start)
 	}
-	assert.False(t, Any())
+	assert.Zero(t, Fallbacks())
 }
