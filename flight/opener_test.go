@@ -59,8 +59,8 @@ func TestSharingOpeningFails(t *testing.T) {
 	}})
 	p := otherprocess.Start(t, "TestSharingWithoutFiles", "")
 	p.Write(address)
-	require.Contains(t, p.Read(), "the ticket of a batch: share: open: this process has descriptors for 0 files of the memory only: too many open files")
-	within.Eventually(t, "no more than the batch that is open", func() bool { return mem.Used() > 0 && mem.Used() <= 40<<10 })
+	require.Contains(t, p.Read(), "the ticket of a batch: share: open: this process has free descriptors for only 0 files of the memory: too many open files")
+	within.Eventually(t, "no more than the batch that is open", func() bool { return mem.ReadStats().Held > 0 && mem.ReadStats().Held <= 40<<10 })
 	p.Write("release")
 	p.End(0)
 }

@@ -168,10 +168,10 @@ func answerPut(stream arrowflight.FlightService_DoPutServer, r *cdevice.RecordRe
 }
 
 func becomesFree(mem *share.Allocator) bool {
-	for end := time.Now().Add(30 * time.Second); mem.Used() != 0 && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); mem.ReadStats().Held != 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	return mem.Used() == 0
+	return mem.ReadStats().Held == 0
 }
 
 // counted counts the bytes that are allocated.
@@ -374,5 +374,5 @@ func TestSharingSameProcess(t *testing.T) {
 	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil))
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
-	assert.Zero(t, mem.Used())
+	assert.Zero(t, mem.ReadStats().Held)
 }

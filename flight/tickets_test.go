@@ -39,7 +39,7 @@ import (
 func shareAllocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
 	mem, err := share.NewAllocator(opts...)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.True(t, becomesFree(mem), "%d bytes are in use", mem.Used()) })
+	t.Cleanup(func() { assert.True(t, becomesFree(mem), "%d bytes are in use", mem.ReadStats().Held) })
 	return mem
 }
 
@@ -336,7 +336,7 @@ func TestSharingIsBounded(t *testing.T) {
 	}
 	// The client has two and one behind, three tickets were not opened, one waits for that and one behind it.
 	assert.LessOrEqual(t, last, int64(9))
-	assert.LessOrEqual(t, mem.Used(), 9*int64(32<<10))
+	assert.LessOrEqual(t, mem.ReadStats().Held, 9*int64(32<<10))
 	require.NoError(t, p.Process().Kill()) // what it held is given back
 }
 

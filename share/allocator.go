@@ -10,32 +10,43 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
-// Allocator is a memory.Allocator of arrow-go over host memory that other processes can open: each allocation is a
-// file without a name (memfd), which nobody can shrink, and which openers map read-only. It may be used from any
-// goroutine.
+// Allocator is a memory.Allocator of arrow-go over host memory that other processes can open: each allocation is an anonymous
+// file (memfd) of a fixed size, which openers map read-only. It may be used from any goroutine.
 //
-// An allocation takes whole pages, a descriptor of the process, and some system calls, and is page-locked
-// [WithPinnedMemory]: it is meant for the one allocation of [cdevice.RecordBatch.CopyToHost], not for builders of
-// many columns.
+// An allocation takes whole pages, a file descriptor and several system calls, and with [WithPinnedMemory] it is page-locked. So
+// use it for the single allocation of [cdevice.RecordBatch.CopyToHost], not for builders of many columns.
 type Allocator struct {
-	gpu  device.HostRegistrar // by which memory is page-locked; or nil
-	room room
-	dev  device.Device // of the memory; nil: the CPU
-	err  error         // of an option
+	gpu   device.HostRegistrar // page-locks the memory; nil: none does
+	dev   device.Device        // of the memory
+	quota quota
 }
 
-// AllocatorOption is an option of [NewAllocator]. A nil option does nothing.
-type AllocatorOption func(*Allocator)
+// AllocatorOption is an option of [NewAllocator].
+type AllocatorOption func(*allocatorOptions)
+
+type allocatorOptions struct {
+	limit int64
+	gpu   device.HostRegistrar
+	dev   device.Device
+	err   error // the first of an option
+}
+
+func (o *allocatorOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
 
 // WithLimit bounds the bytes that the allocator holds, in whole pages; 0 is no limit.
 func WithLimit(bytes int64) AllocatorOption {
-	return func(a *Allocator) {
+	return func(o *allocatorOptions) {
 		if bytes < 0 {
-			a.err = fmt.Errorf("share: WithLimit(%d), want 0 or more: %w", bytes, arrow.ErrInvalid)
+			o.fail(fmt.Errorf("share: NewAllocator: WithLimit(%d), want 0 or more: %w", bytes, arrow.ErrInvalid))
 		}
-		a.room.limit = bytes
+		o.limit = bytes
 	}
 }
 
@@ -43,42 +54,44 @@ func WithLimit(bytes int64) AllocatorOption {
 // and other processes open it as they open all memory of an [Allocator]. Batches in it are wrapped as memory of
 // [Allocator.Device], device.CUDAHost.
 //
-// Page-locking takes milliseconds, and the memory is lost to the rest of the machine: [WithLimit] is wise. Freed
-// memory is unlocked once gpu has no work, and not while a capture of a stream is visible. It counts until then: an
-// allocation beyond the limit waits while freed memory would make room, until nothing has ended for two seconds.
+// Page-locking takes milliseconds, and the rest of the machine cannot use the memory: set [WithLimit]. Freed memory is unlocked
+// once gpu has no pending work and no stream is being captured, and counts towards the limit until then. An allocation beyond the
+// limit waits for freed memory, until none was unlocked for two seconds.
 func WithPinnedMemory(gpu device.Device) AllocatorOption {
-	return func(a *Allocator) {
-		if a.err != nil {
+	return func(o *allocatorOptions) {
+		r, err := registrar("NewAllocator: WithPinnedMemory", gpu)
+		if err != nil {
+			o.fail(err)
 			return
 		}
-		if a.gpu, a.err = registrar("WithPinnedMemory", gpu); a.err == nil {
-			a.dev, a.err = a.gpu.WithMemory(device.PinnedMemory)
+		dev, err := r.WithMemory(device.PinnedMemory)
+		if err != nil {
+			o.fail(fmt.Errorf("share: NewAllocator: WithPinnedMemory: %w", err))
 		}
+		o.gpu, o.dev = r, dev
 	}
 }
 
 // NewAllocator returns an allocator. The error wraps device.ErrNotSupported where the system has no memfd, or its
 // driver cannot page-lock such memory.
 func NewAllocator(opts ...AllocatorOption) (*Allocator, error) {
-	a := new(Allocator)
-	for _, opt := range opts {
-		if opt != nil {
-			opt(a)
-		}
+	o := allocatorOptions{dev: device.CPUDevice()}
+	if err := argument.Apply("share: NewAllocator", &o, opts); err != nil {
+		return nil, err
 	}
-	if a.err != nil {
-		return nil, a.err
+	if o.err != nil {
+		return nil, o.err
 	}
-	other := &Allocator{gpu: a.gpu}
+	other := &Allocator{gpu: o.gpu}
 	probe, err := other.newBlock(wholePages(1)) // an Allocator cannot return an error later
 	if err != nil {
-		return nil, fmt.Errorf("share: %w", err)
+		return nil, fmt.Errorf("share: NewAllocator: %w", err)
 	}
 	other.end(probe)
-	return a, nil
+	return &Allocator{gpu: o.gpu, dev: o.dev, quota: quota{limit: o.limit}}, nil
 }
 
-// Allocate returns size zeroed bytes, aligned to a page. It panics with an [*AllocationError] where there are none.
+// Allocate returns size zeroed bytes, aligned to a page. It panics with an [*AllocationError] if it cannot allocate them.
 func (a *Allocator) Allocate(size int) []byte {
 	b, err := a.allocate(size)
 	if err != nil {
@@ -90,7 +103,7 @@ func (a *Allocator) Allocate(size int) []byte {
 func (a *Allocator) allocate(size int) ([]byte, error) {
 	switch {
 	case size < 0:
-		return nil, fmt.Errorf("negative size")
+		return nil, errors.New("negative size")
 	case size == 0:
 		return []byte{}, nil
 	}
@@ -102,14 +115,14 @@ func (a *Allocator) allocate(size int) ([]byte, error) {
 	return b.bytes()[:size], nil
 }
 
-// newBlock makes a block, and page-locks it if there is a GPU.
+// newBlock allocates a block, and page-locks it if the allocator has a GPU.
 func (a *Allocator) newBlock(bytes int64) (*block, error) {
-	if err := a.room.take(bytes); err != nil {
+	if err := a.quota.reserve(bytes); err != nil {
 		return nil, err
 	}
 	b, err := newBlock(int(bytes))
 	if err != nil {
-		a.room.give(bytes)
+		a.quota.release(bytes)
 		return nil, err
 	}
 	b.of = a
@@ -120,27 +133,27 @@ func (a *Allocator) newBlock(bytes int64) (*block, error) {
 	b.locked, err = a.gpu.RegisterMemory(device.Ptr(b.start), bytes, false, b.unlocked)
 	if err != nil {
 		b.end() // mutant: deleted
-		a.room.give(bytes)
+		a.quota.release(bytes)
 		return nil, fmt.Errorf("page-lock: %w", err)
 	}
 	return b, nil
 }
 
-// end ends a block: now, or once the driver has unlocked it.
+// end frees a block: now, or once the driver has unlocked it.
 func (a *Allocator) end(b *block) {
 	if b.locked == nil {
 		b.end()
-		a.room.give(int64(b.size))
+		a.quota.release(int64(b.size))
 		return
 	}
-	a.room.leave(int64(b.size))
-	_ = b.locked.FreeAfter(nil) // the device tries again what fails; what is lost stays mapped
+	a.quota.beginFree(int64(b.size))
+	_ = b.locked.FreeAfter(nil) // the device retries what fails; lost memory stays mapped
 }
 
-// unlocked ends a block that the driver does not know any more.
+// unlocked frees a block after the driver has unlocked it.
 func (b *block) unlocked() {
 	b.end()
-	b.of.room.left(int64(b.size))
+	b.of.quota.endFree(int64(b.size))
 }
 
 // Reallocate returns size bytes that begin with those of b; the bytes after them are zero. It frees b or returns a
@@ -159,7 +172,7 @@ func (a *Allocator) Reallocate(size int, b []byte) []byte {
 	return out
 }
 
-// Free frees memory of this allocator, and panics with an [*AllocationError] for other memory.
+// Free frees memory of this allocator. It panics with an [*AllocationError] for any other memory.
 func (a *Allocator) Free(b []byte) {
 	if cap(b) == 0 {
 		return
@@ -177,17 +190,18 @@ func errForeign(op string, b []byte) *AllocationError {
 	return &AllocationError{op, len(b), errors.New("the memory is not of this allocator, or was freed")}
 }
 
-// Used returns how many bytes the allocator holds, in whole pages. Freed memory that is still page-locked counts.
-func (a *Allocator) Used() int64 { return a.room.taken() }
+// Stats describes the memory of an [Allocator], in bytes of whole pages.
+type Stats struct {
+	Held    int64 // counts towards WithLimit
+	Freeing int64 // the part of Held that was freed and is still page-locked
+}
+
+// ReadStats returns the current use of memory.
+func (a *Allocator) ReadStats() Stats { return a.quota.stats() }
 
 // Device returns the device whose memory this is, for [cdevice.WrapRecordBatch]: the pinned memory of the GPU of
 // [WithPinnedMemory], or the CPU.
-func (a *Allocator) Device() device.Device {
-	if a.dev != nil {
-		return a.dev
-	}
-	return device.CPUDevice()
-}
+func (a *Allocator) Device() device.Device { return a.dev }
 
 // AllocationError is the value with which an [Allocator] panics, because a memory.Allocator cannot return an error.
 type AllocationError struct {
@@ -214,7 +228,7 @@ type block struct {
 
 func (b *block) bytes() []byte { return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.start)), b.size) }
 
-// blockList has all blocks of the process, in the order of their addresses.
+// blockList is all blocks of the process, in the order of their addresses.
 type blockList struct {
 	mu   sync.RWMutex
 	list []*block

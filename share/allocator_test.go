@@ -75,12 +75,12 @@ func TestAllocatorRefusesForeignMemory(t *testing.T) {
 	defer other.Free(theirs)
 	own := a.Allocate(5000)
 	before, _ := held(t)
-	used := a.Used()
+	used := a.ReadStats().Held
 	for _, b := range [][]byte{make([]byte, 5), theirs, own[4096:]} {
 		assert.ErrorContains(t, panicked(t, func() { a.Reallocate(100_000, b) }), "share: reallocate ")
 		assert.ErrorContains(t, panicked(t, func() { a.Free(b) }), "not of this allocator")
 	}
-	assert.Equal(t, used, a.Used())
+	assert.Equal(t, used, a.ReadStats().Held)
 	now, _ := held(t)
 	assert.Zero(t, since(before, now))
 	own = a.Reallocate(10_000, own)
@@ -125,7 +125,7 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 
 func TestLimitOfAnAllocator(t *testing.T) {
 	_, err := share.NewAllocator(share.WithLimit(-1))
-	assert.EqualError(t, err, "share: WithLimit(-1), want 0 or more: invalid")
+	assert.EqualError(t, err, "share: NewAllocator: WithLimit(-1), want 0 or more: invalid")
 	a := allocator(t, share.WithLimit(1<<20))
 	b := a.Allocate(1)
 	defer a.Free(b)

@@ -21,11 +21,11 @@ type connection struct {
 	ended atomic.Bool
 }
 
-// dial connects to the owner. Where more wait than the system keeps connections for, it tries again: a socket of this kind has
-// no wait for that.
+// dial connects to the owner. It retries while the backlog of the socket is full, since a connect of such a socket does not
+// block.
 func dial(ctx context.Context, socket string) (conn net.Conn, err error) {
-	dialer := net.Dialer{Timeout: patience}
-	for end := time.Now().Add(patience); ; {
+	dialer := net.Dialer{Timeout: answerTimeout}
+	for end := time.Now().Add(answerTimeout); ; {
 		conn, err = dialer.DialContext(ctx, "unixpacket", "@"+socket)
 		if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {
 			<-ctx.Done() // the dialer's deadline is the same, and may come first
@@ -41,7 +41,7 @@ func dial(ctx context.Context, socket string) (conn net.Conn, err error) {
 	}
 }
 
-// connect asks the owner for the batch.
+// connect connects to the owner, and requests the batch.
 func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err error) {
 	dialed, err := dial(ctx, c.socket)
 	switch {
@@ -49,15 +49,15 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("share: open: %w", ctx.Err())
 	case errors.Is(err, unix.EAGAIN):
-		return nil, fmt.Errorf("share: open: the owner does not answer: too many openers wait before this one (%w)", err)
+		return nil, fmt.Errorf("share: open: the owner does not answer: its backlog of openers is full (%w)", err)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return nil, fmt.Errorf("share: open: %w (%w)", ErrOwnerGone, err)
-	default: // no descriptor is left, say
+	default: // for example, no descriptor is free
 		return nil, fmt.Errorf("share: open: %w", err)
 	}
 	conn := &connection{UnixConn: dialed.(*net.UnixConn)}
 	// mutant: if peer, err := peerOf(conn.UnixConn); err != nil || peer == nil {
-	if peer, err := peerOf(conn.UnixConn); err != nil || !sameUser(peer) { // which learns nothing of the ticket
+	if peer, err := peerOf(conn.UnixConn); err != nil || !sameUser(peer) { // before anything of the ticket is sent
 		_ = conn.Close()
 		return nil, fmt.Errorf("share: open: %w", cmp.Or(err, ErrOtherUser))
 	}
@@ -66,7 +66,7 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 			conn.end(failed)
 		}
 	}()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(answerTimeout))
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
@@ -74,48 +74,48 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	})
 	halt := sync.OnceFunc(func() {
 		if !stop() {
-			<-interrupted // its deadline must not replace the later ones
+			<-interrupted // its deadline must not replace a later one
 		}
 	})
 	defer halt()
-	answer, err := conn.ask(t, c)
+	reply, err := conn.request(t, c)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("share: open: %w", ctx.Err())
 	case err != nil:
 		return nil, fmt.Errorf("share: open: %w", err)
 	}
-	switch answer {
-	case welcome:
-	case used:
+	switch reply {
+	case accepted:
+	case exhausted:
 		return nil, fmt.Errorf("share: open: %w", ErrUsed)
-	case changed:
-		return nil, fmt.Errorf("share: open: it is not the ticket that the owner has issued: %w", ErrBadTicket)
+	case mismatched:
+		return nil, fmt.Errorf("share: open: this is not the ticket that the owner has issued: %w", ErrBadTicket)
 	case otherUser:
 		return nil, fmt.Errorf("share: open: %w", ErrOtherUser)
 	default:
-		return nil, fmt.Errorf("share: open: the owner answers %d: %w", answer, ErrBadTicket)
+		return nil, fmt.Errorf("share: open: the owner replied %d: %w", reply, ErrBadTicket)
 	}
 	halt()
 	_ = conn.SetDeadline(time.Time{})
 	return conn, nil
 }
 
-// ask says hello, and reads the answer.
-func (c *connection) ask(t Ticket, of *content) (status, error) {
+// request sends the request for a batch, and reads the reply and the files.
+func (c *connection) request(t Ticket, of *content) (status, error) {
 	digest := t.digest()
-	hello := append(append([]byte(helloText), of.token[:]...), digest[:]...)
-	_, refused := c.Write(hello) // by an owner that has answered, and closed its end
-	answer, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFiles))
-	n, space, flags, _, err := c.ReadMsgUnix(answer, rights)
-	if errors.Is(err, unix.ECONNRESET) { // it has not read the hello; its answer is behind this error
-		n, space, flags, _, err = c.ReadMsgUnix(answer, rights)
+	request := append(append([]byte(requestText), of.token[:]...), digest[:]...)
+	_, refused := c.Write(request) // fails if the owner has already replied and closed its end
+	reply, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, space, flags, _, err := c.ReadMsgUnix(reply, rights)
+	if errors.Is(err, unix.ECONNRESET) { // the owner did not read the request; its reply follows this error
+		n, space, flags, _, err = c.ReadMsgUnix(reply, rights)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return 0, fmt.Errorf("the owner does not answer: %w", err)
 	}
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%w (%w)", ErrOwnerGone, cmp.Or(refused, err, errors.New("it says nothing")))
+		return 0, fmt.Errorf("%w (%w)", ErrOwnerGone, cmp.Or(refused, err, errors.New("the owner closed the connection")))
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:space])
 	if err != nil {
@@ -129,12 +129,12 @@ func (c *connection) ask(t Ticket, of *content) (status, error) {
 		c.files = append(c.files, files...)
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return 0, fmt.Errorf("this process has descriptors for %d files of the memory only: %w", len(c.files), unix.EMFILE)
+		return 0, fmt.Errorf("this process has free descriptors for only %d files of the memory: %w", len(c.files), unix.EMFILE)
 	}
-	return status(answer[0]), nil
+	return status(reply[0]), nil
 }
 
-// closeFiles closes what the owner has sent; mappings stay.
+// closeFiles closes the files that the owner has sent. Their mappings stay.
 func (c *connection) closeFiles() {
 	for _, f := range c.files {
 		_ = unix.Close(f)
@@ -142,21 +142,22 @@ func (c *connection) closeFiles() {
 	c.files = nil
 }
 
-// end tells the owner that this process has nothing of the batch any more.
-func (c *connection) end(word byte) {
+// end tells the owner that this process no longer uses the batch, and closes the connection. outcome is released or failed.
+func (c *connection) end(outcome byte) {
 	if c.ended.Swap(true) {
 		return
 	}
 	c.closeFiles() // mutant: deleted
-	_ = c.SetWriteDeadline(time.Now().Add(handshake))
-	_, _ = c.Write([]byte{word})
-	if word == failed { // the ticket can be opened again at once, if the owner has heard of it
+	_ = c.SetWriteDeadline(time.Now().Add(handshakeTimeout))
+	_, _ = c.Write([]byte{outcome})
+	if outcome == failed { // the ticket can be opened again as soon as the owner knows
 		c.awaitOwner()
 	}
 	_ = c.Close()
 }
 
-// awaitOwner waits until the owner has closed its end, for half of the time that a call may take after its context.
+// awaitOwner waits until the owner has closed its end, for at most 50 ms: half of the time that a call may take after the end of
+// its context.
 func (c *connection) awaitOwner() {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -167,7 +168,7 @@ func (c *connection) awaitOwner() {
 	}
 }
 
-// watch calls gone when the owner has ended before this process has.
+// watch calls gone if the owner closes the connection before this process does.
 func (c *connection) watch(gone func()) {
 	_, _ = c.Read(make([]byte, 1))
 	if !c.ended.Load() { // mutant: always

@@ -45,7 +45,7 @@ func AsAnotherProcess(do func()) {
 	do()
 }
 
-// WithSlowOpening calls do while the driver takes until let to open memory. It calls begun when the driver has begun.
+// WithSlowOpening calls do while the driver opens no memory until let is closed. It calls begun when the driver is called.
 func WithSlowOpening(let <-chan struct{}, begun, do func()) {
 	defer func(f func(*opened, context.Context, *content) error) { openRegions = f }(openRegions)
 	openRegions = func(m *opened, _ context.Context, c *content) error {
@@ -56,41 +56,42 @@ func WithSlowOpening(let <-chan struct{}, begun, do func()) {
 	do()
 }
 
-// WithPatience calls do while strangers have an hour to say hello, where they are few. Nothing is shared before and after it.
-func WithPatience(do func()) {
-	defer func(h time.Duration) { awaitStrangers(); handshake = h }(handshake)
-	handshake = time.Hour
+// WithLongHandshake calls do while an opener has an hour to send its request, unless many are pending. Nothing is shared before
+// and after it.
+func WithLongHandshake(do func()) {
+	defer func(h time.Duration) { awaitNoPending(); handshakeTimeout = h }(handshakeTimeout)
+	handshakeTimeout = time.Hour
 	do()
 }
 
-// awaitStrangers returns when no stranger has a place, and reads how much time it has.
-func awaitStrangers() {
-	for range maxStrangers {
-		owned.strangers <- struct{}{}
+// awaitNoPending returns when no connection is pending, and so none reads the timeouts.
+func awaitNoPending() {
+	for range maxPending {
+		owned.pending <- struct{}{}
 	}
-	for range maxStrangers {
-		<-owned.strangers
+	for range maxPending {
+		<-owned.pending
 	}
 }
 
-// WithLittleTime calls do while strangers, owners and the dying have this much time. Nothing is shared before and after it.
-func WithLittleTime(d time.Duration, do func()) {
+// WithTimeouts calls do with this timeout for handshakes, replies and exits. Nothing is shared before and after it.
+func WithTimeouts(d time.Duration, do func()) {
 	defer func(h, a, p time.Duration) {
-		awaitStrangers()
-		handshake, afterDeath, patience = h, a, p
-	}(handshake, afterDeath, patience)
-	handshake, afterDeath, patience = d, d, d
+		awaitNoPending()
+		handshakeTimeout, exitTimeout, answerTimeout = h, a, p
+	}(handshakeTimeout, exitTimeout, answerTimeout)
+	handshakeTimeout, exitTimeout, answerTimeout = d, d, d
 	do()
 }
 
-// Hello returns the socket of a ticket, and what an opener says there first.
-func Hello(t Ticket) (socket string, hello []byte) {
+// RequestOf returns the socket of a ticket, and the request that an opener sends there.
+func RequestOf(t Ticket) (socket string, request []byte) {
 	c, err := t.decode()
 	if err != nil {
 		panic(err)
 	}
 	digest := t.digest()
-	return "@" + c.socket, append(append([]byte(helloText), c.token[:]...), digest[:]...)
+	return "@" + c.socket, append(append([]byte(requestText), c.token[:]...), digest[:]...)
 }
 
 // Forgery is what a test changes in a ticket.
@@ -156,11 +157,11 @@ func Decode(t Ticket) error {
 	return c.readRest()
 }
 
-// ThisProcess is the number of this process in its tickets.
+// ThisProcess identifies this process in its tickets.
 var ThisProcess = thisProcess
 
-// HelloSize is how many bytes an opener says first.
-const HelloSize = helloSize
+// RequestSize is the number of bytes of a request.
+const RequestSize = requestSize
 
-// MaxStrangers is how many connections may have said nothing.
-const MaxStrangers = maxStrangers
+// MaxPending is the number of connections whose handshake may be incomplete.
+const MaxPending = maxPending

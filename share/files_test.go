@@ -85,11 +85,11 @@ func devNull(t *testing.T) int {
 func TestFilesAreReadOnly(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	s := one(t)
-	socket, hello := share.Hello(s.Ticket())
+	socket, request := share.RequestOf(s.Ticket())
 	dialed, err := net.Dial("unixpacket", socket)
 	require.NoError(t, err)
 	conn := dialed.(*net.UnixConn)
-	_, err = conn.Write(hello)
+	_, err = conn.Write(request)
 	require.NoError(t, err)
 	answer, rights := make([]byte, 1), make([]byte, 100)
 	_, n, _, _, err := conn.ReadMsgUnix(answer, rights)
@@ -155,7 +155,7 @@ func stacks() string {
 // The times for the handshake, and the context of Open, are not those for the batch.
 func TestOpenForLong(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	share.WithLittleTime(time.Second, func() {
+	share.WithTimeouts(time.Second, func() {
 		b := numbers(t, allocator(t))
 		s := issued(t, b)
 		b.Release()

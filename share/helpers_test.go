@@ -46,7 +46,7 @@ func allocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
 	a, err := share.NewAllocator(opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { // page-locked memory may wait for work of the GPU
-		within.Eventually(t, "memory is freed", func() bool { return a.Used() == 0 })
+		within.Eventually(t, "memory is freed", func() bool { return a.ReadStats().Held == 0 })
 	})
 	return a
 }
@@ -250,9 +250,9 @@ func TestOpener(t *testing.T) {
 		case "drop": // opens the ticket by itself, and closes the socket without a goodbye
 			conn, err := net.Dial("unixpacket", owner.Read())
 			require.NoError(t, err)
-			hello, err := hex.DecodeString(owner.Read())
+			request, err := hex.DecodeString(owner.Read())
 			require.NoError(t, err)
-			_, err = conn.Write(hello)
+			_, err = conn.Write(request)
 			require.NoError(t, err)
 			answer := make([]byte, 1)
 			_, err = conn.Read(answer)

@@ -16,8 +16,8 @@ func wholePages(size int) int64 {
 	return (int64(size) + page - 1) / page * page
 }
 
-// checkAvailable refuses more memory than the machine has to give: the system would take pages from everybody until
-// it ends a process. It asks for large sizes only, since that takes as long as a small allocation.
+// checkAvailable returns an error for more memory than the machine has available: the system would reclaim pages of all
+// processes, and then kill one. It checks large sizes only, since the check takes as long as a small allocation.
 func checkAvailable(size int) error {
 	const large = 64 << 20
 	if size < large {
@@ -41,10 +41,10 @@ func checkAvailable(size int) error {
 	return nil
 }
 
-// seals: the file keeps its size. Those who map it later cannot write it: Linux has that since 5.1.
+// seals fix the size of the file. Newer Linux, since 5.1, also seals it against later writable mappings.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// newBlock makes a file of so many bytes, and maps it.
+// newBlock creates a file of this size, and maps it.
 func newBlock(size int) (b *block, err error) {
 	if err := checkAvailable(size); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func newBlock(size int) (b *block, err error) {
 			_ = unix.Close(file)
 		}
 	}()
-	// The pages are there from now on: where memory is short, a write to one of them would end the process.
+	// This allocates the pages: without it, a write would kill the process where memory is short.
 	if err := unix.Fallocate(file, 0, 0, int64(size)); err != nil {
 		return nil, fmt.Errorf("fallocate: %w", err)
 	}
@@ -86,8 +86,8 @@ func (b *block) end() {
 // mapping is host memory of another process.
 type mapping []byte
 
-// mapFile maps a file that the owner has sent, read-only, after it has checked that the file is as the ticket says
-// and cannot become shorter: a read behind its end would end this process.
+// mapFile maps a file that the owner has sent, read-only. It first checks that the file has the size in the ticket and cannot
+// shrink: a read beyond its end would kill this process.
 func mapFile(file int, size int64) (mapping, error) {
 	has, err := unix.FcntlInt(uintptr(file), unix.F_GET_SEALS, 0)
 	if err != nil {

@@ -11,45 +11,53 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
-// OpenOption is an option of [Open]. A nil option does nothing.
+// OpenOption is an option of [Open].
 type OpenOption func(*openOptions)
 
 type openOptions struct {
 	gone func()
-	pins device.HostRegistrar // that page-locks host memory; or nil
-	err  error
+	pins device.HostRegistrar // page-locks host memory; nil: none does
+	err  error                // the first of an option
 }
 
-// WithOwnerGone calls f, once, on a goroutine of its own, if the owner ends before the batch is released. Host memory
+func (o *openOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// WithOwnerGone calls f once, on a goroutine of its own, if the owner exits before the batch is released. Host memory
 // stays valid; the contents of memory of a GPU are undefined from then on.
 func WithOwnerGone(f func()) OpenOption {
 	return func(o *openOptions) {
 		if f == nil {
-			o.err = absent("WithOwnerGone", "f", "a function")
+			o.fail(argument.Nil("share: Open: WithOwnerGone", "f", "a function"))
 		}
 		o.gone = f
 	}
 }
 
-// WithPinnedMapping page-locks host memory in this process, for every GPU of it, so that they copy from it at full
-// speed: the batch is device.CUDAHost memory of gpu. Without it, a batch of host memory is the CPU's, whether its owner
-// has page-locked it or not, because page-locking is of one process. It changes nothing for memory of a GPU.
+// WithPinnedMapping page-locks host memory in this process, for all its GPUs, so that they copy from it at full
+// speed: the batch is device.CUDAHost memory of gpu. Without it, a batch of host memory is the CPU's, even if its owner
+// has page-locked it, because page-locking applies to one process. Memory of a GPU needs none.
 //
-// The mapping is read-only. A gpu that cannot page-lock such memory ([device.HostRegistrar]) is an error
-// that wraps device.ErrNotSupported, before the owner is asked: open the ticket without the option then, and copies
-// go through staging memory. The last Release unlocks the memory, once gpu has no work, and unmaps it.
+// The mapping is read-only. If gpu cannot page-lock such memory ([device.HostRegistrar]), Open returns an error
+// that wraps device.ErrNotSupported before it connects to the owner. Open the ticket without the option then; copies
+// go through staging memory. The last Release unlocks the memory once gpu has no pending work, and unmaps it.
 func WithPinnedMapping(gpu device.Device) OpenOption {
 	return func(o *openOptions) {
-		if o.err == nil {
-			o.pins, o.err = registrar("WithPinnedMapping", gpu)
+		r, err := registrar("Open: WithPinnedMapping", gpu)
+		if err != nil {
+			o.fail(err)
 		}
+		o.pins = r
 	}
 }
 
 // registrar returns gpu as the device that page-locks host memory for an option.
 func registrar(option string, gpu device.Device) (device.HostRegistrar, error) {
 	if argument.IsNil(gpu) {
-		return nil, absent(option, "gpu", "a GPU")
+		return nil, argument.Nil("share: "+option, "gpu", "a GPU")
 	}
 	r, ok := gpu.(device.HostRegistrar)
 	if !ok {
@@ -58,26 +66,23 @@ func registrar(option string, gpu device.Device) (device.HostRegistrar, error) {
 	return r, nil
 }
 
-// Open returns the batch that another process shares, in the same memory. It is as any other batch: of memory of a
-// GPU it may have an event, which is complete when the owner's work is done. The caller owns it; its last Release
-// closes the memory after the work of this process, and tells the owner. Until then it holds a descriptor, and a
-// goroutine that waits.
+// Open returns a batch that another process shares, in the same memory. In memory of a GPU, it may have an event, which
+// is complete when the owner's work is done. The caller owns the batch; its last Release closes the memory after the
+// pending work of this process, and notifies the owner. Until then it uses a file descriptor and a goroutine.
 //
 // A program that opens memory of a GPU imports the backend of the GPU, memory/cudaalloc.
 //
-// The errors of this package name what is wrong with a ticket, before memory is touched. A GPU that this process does
-// not see is an error that wraps device.ErrNotSupported. An owner that does not answer is an error after fifteen
-// seconds; ctx ends the wait before. If the memory cannot be opened, or ctx ends, the ticket
-// can be opened again once the owner has heard of it.
+// A ticket that is invalid or cannot be opened is an error of this package, before memory is touched. A GPU that is not
+// visible to this process is an error that wraps device.ErrNotSupported. Open waits at most fifteen seconds for the
+// owner, or until ctx ends. If the memory cannot be opened, or ctx ends, the ticket can be opened again once the owner
+// has been notified.
 func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
-	if ctx == nil {
-		return nil, absent("open", "ctx", "a context")
+	if err := argument.Context("share: Open", ctx); err != nil {
+		return nil, err
 	}
 	var o openOptions
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
+	if err := argument.Apply("share: Open", &o, opts); err != nil {
+		return nil, err
 	}
 	if o.err != nil {
 		return nil, o.err
@@ -113,7 +118,7 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 	return m.batch(c)
 }
 
-// choose chooses which GPU opens the memory, or page-locks it.
+// choose determines the GPU that opens the memory, or page-locks it.
 func (m *opened) choose(o *openOptions) error {
 	m.gpu, _ = m.dev.(device.Sharer)
 	if m.gpu != nil || o.pins == nil {
@@ -134,7 +139,7 @@ func (m *opened) choose(o *openOptions) error {
 	return nil
 }
 
-// ownerGone calls the caller's function, whose panic must not end the process.
+// ownerGone calls the function of WithOwnerGone, and recovers from its panic.
 func (o *openOptions) ownerGone() {
 	if o.gone == nil {
 		return
@@ -147,7 +152,7 @@ func (o *openOptions) ownerGone() {
 	o.gone()
 }
 
-// checkOwner refuses tickets of other machines, and of this process, and the names of other programs' sockets.
+// checkOwner refuses tickets of other machines and of this process, and names of sockets that are not of this package.
 func (c *content) checkOwner() error {
 	here, err := bootID()
 	if err != nil {
@@ -163,7 +168,7 @@ func (c *content) checkOwner() error {
 		return fmt.Errorf("share: open: %w", ErrSameProcess)
 	}
 	if !isSocketName(c.socket) { // mutant: never
-		return badTicket("socket", fmt.Sprintf("%.60q", c.socket), "a name as this package gives")
+		return badTicket("socket", fmt.Sprintf("%.60q", c.socket), "a name that this package makes")
 	}
 	return nil
 }
@@ -174,7 +179,7 @@ func (c *content) inOtherPIDs() bool {
 	return c.pids != 0 && here != 0 && c.pids != here
 }
 
-// device returns the device that the memory is of.
+// device returns the device of the memory.
 func (c *content) device() (device.Device, error) {
 	switch c.deviceType {
 	case device.CPU:
@@ -185,7 +190,7 @@ func (c *content) device() (device.Device, error) {
 	return nil, badTicket("device_type", c.deviceType, "the CPU or CUDA")
 }
 
-// openGPU returns the GPU of this identity: ordinals differ between processes.
+// openGPU returns the GPU with this UUID: ordinals differ between processes.
 func openGPU(uuid []byte) (device.Device, error) {
 	uuids, err := device.UUIDs(device.CUDA)
 	if err != nil {
@@ -196,7 +201,7 @@ func openGPU(uuid []byte) (device.Device, error) {
 			return device.Open(device.ID{Type: device.CUDA, Ordinal: int64(ordinal)})
 		}
 	}
-	return nil, fmt.Errorf("share: open: the memory is of GPU-%x, which this process does not see: %w", uuid, device.ErrNotSupported)
+	return nil, fmt.Errorf("share: open: the memory belongs to GPU-%x, which is not visible to this process: %w", uuid, device.ErrNotSupported)
 }
 
 // opened is the memory of another process.
@@ -204,17 +209,17 @@ type opened struct {
 	conn     *connection
 	dev      device.Device
 	gpu      device.Sharer        // whose memory it is; nil for host memory
-	pins     device.HostRegistrar // that page-locks host memory; or nil
+	pins     device.HostRegistrar // page-locks host memory; nil: none does
 	memories []device.Memory      // of gpu, or page-locked mappings
-	mappings []mapping            // that are not page-locked
+	mappings []mapping            // the mappings that are not page-locked
 	event    device.Event
 	starts   []device.Ptr // of the regions
-	last     byte         // what the owner is told at the end
-	left     atomic.Int64 // memories that have not ended
+	last     byte         // sent to the owner at the end
+	left     atomic.Int64 // memories that are not closed
 }
 
-// openUntil reads the rest of the ticket, and opens the memory. Calls of the driver may take seconds, since they pin gigabytes,
-// and cannot be interrupted: what they have opened after ctx has ended is closed then.
+// openUntil decodes the rest of the ticket, and opens the memory. Driver calls can take seconds, since they pin gigabytes,
+// and cannot be interrupted: memory that they open after the end of ctx is closed then.
 func (m *opened) openUntil(ctx context.Context, c *content) error {
 	done, open := make(chan error, 1), openRegions
 	go func() {
@@ -295,7 +300,7 @@ func (m *opened) openRegion(ctx context.Context, c *content, i int) error {
 	return nil
 }
 
-// keep keeps a mapping until the end, and page-locks it.
+// keep keeps a mapping until close, and page-locks it if m.pins is set.
 func (m *opened) keep(file mapping) error {
 	if m.pins == nil {
 		m.mappings = append(m.mappings, file)
@@ -314,13 +319,13 @@ func (m *opened) keep(file mapping) error {
 	return nil
 }
 
-// keepMemory keeps memory of the driver until the end. ended is called once the driver has closed it.
+// keepMemory keeps memory of the driver until close. The driver calls ended once it has closed the memory.
 func (m *opened) keepMemory(mem device.Memory) {
 	m.memories = append(m.memories, mem)
 	m.left.Add(1)
 }
 
-// close ends the memory, which no work of this process uses any more, and tells the owner once all of it is closed.
+// close closes the memory, after the last work of this process that uses it, and notifies the owner once all of it is closed.
 func (m *opened) close() {
 	m.left.Add(1)
 	for _, file := range m.mappings {
@@ -332,20 +337,20 @@ func (m *opened) close() {
 	}
 	for _, mem := range m.memories {
 		// mutant: _ = mem
-		_ = mem.FreeAfter(nil) // the device tries again what fails, and counts what is lost
+		_ = mem.FreeAfter(nil) // the device retries what fails, and counts lost memory
 	}
 	m.ended()
 }
 
-// ended tells the owner if it is called for the last memory. Memory that the driver does not close is held until this
-// process ends, by the owner too.
+// ended is called for each memory that is closed, and notifies the owner after the last one. Memory that the driver fails to
+// close is retained until this process exits, also by the owner.
 func (m *opened) ended() {
 	if m.left.Add(-1) == 0 {
 		m.conn.end(m.last)
 	}
 }
 
-// batch makes a batch of the memory, which it takes over.
+// batch makes a batch that owns the memory.
 func (m *opened) batch(c *content) (*cdevice.RecordBatch, error) {
 	columns := make([]cdevice.ArrayData, len(c.columns))
 	for i := range columns {

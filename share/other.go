@@ -9,7 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Neither CUDA IPC nor memfd is anywhere but on Linux.
+// CUDA IPC and memfd exist on Linux only.
 
 const (
 	supported = false
@@ -21,9 +21,9 @@ const (
 type status byte
 
 const (
-	welcome status = iota + 1
-	used
-	changed
+	accepted status = iota + 1
+	exhausted
+	mismatched
 )
 
 var errSystem = fmt.Errorf("on this system: %w", device.ErrNotSupported)

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerList has the batches that this process shares, and the socket on which openers ask for them.
+// ownerList is the batches that this process shares, and the socket that openers connect to.
 type ownerList struct {
-	mu        sync.Mutex
-	byToken   map[id]*Shared
-	name      string
-	listener  *net.UnixListener // nil while nothing is shared
-	strangers chan struct{}     // has a value for each connection of this user that has not said hello
+	mu       sync.Mutex
+	byToken  map[id]*Shared
+	name     string
+	listener *net.UnixListener // nil while nothing is shared
+	pending  chan struct{}     // one value for each connection of the same user whose handshake is not complete
 }
 
-var owned = ownerList{byToken: map[id]*Shared{}, strangers: make(chan struct{}, maxStrangers)}
+var owned = ownerList{byToken: map[id]*Shared{}, pending: make(chan struct{}, maxPending)}
 
-// add makes the socket if it is the first batch, and the ticket with its name.
+// add registers a batch, and creates the socket if it is the first one. It calls ticket with the name of the socket.
 func (o *ownerList) add(s *Shared, ticket func(socket string) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,8 +74,8 @@ func (o *ownerList) find(token id) *Shared {
 	return o.byToken[token]
 }
 
-// accept serves openers until the listener is closed. What it bounds, processes of other users take nothing of: they
-// are refused before anything is read. Beyond so many strangers the system keeps the connections.
+// accept serves openers until the listener is closed. It refuses processes of other users before it reads anything, so that
+// they do not count towards maxPending. Further connections stay in the backlog of the socket.
 func (o *ownerList) accept(l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -83,62 +83,62 @@ func (o *ownerList) accept(l *net.UnixListener) {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // no descriptor is left, say
+			time.Sleep(10 * time.Millisecond) // for example, no descriptor is free
 			continue
 		}
 		peer, err := peerOf(conn)
 		// mutant: if err != nil {
 		if err != nil || !sameUser(peer) {
-			_, _ = conn.Write([]byte{byte(otherUser)}) // one byte does not wait
+			_, _ = conn.Write([]byte{byte(otherUser)}) // one byte does not block
 			_ = conn.Close()
 			continue
 		}
-		o.strangers <- struct{}{}
+		o.pending <- struct{}{}
 		go o.serve(conn, peer.Pid)
 	}
 }
 
-// serve is the owner's end of a connection. It holds a goroutine while the batch is open, and no thread.
+// serve is the owner's end of a connection. While the batch is open it holds a goroutine, but no thread.
 func (o *ownerList) serve(conn *net.UnixConn, pid int32) {
 	defer conn.Close()
-	s := o.greet(conn)
-	<-o.strangers // mutant: deleted
+	s := o.handshake(conn)
+	<-o.pending // mutant: deleted
 	if s == nil {
 		return
 	}
 	var last [1]byte
 	n, err := conn.Read(last[:])
-	if errors.Is(err, unix.ECONNRESET) { // it did not read the answer; its last word is behind this error
+	if errors.Is(err, unix.ECONNRESET) { // the opener did not read the reply; what it sent follows this error
 		n, _ = conn.Read(last[:])
 	}
-	if n == 0 { // it ended without a word
+	if n == 0 { // the opener did not close the connection itself
 		// mutant: _ = pid
-		awaitDeath(conn, pid)
+		awaitExit(conn, pid)
 	}
 	s.leave(n == 1 && last[0] == failed)
 }
 
-// greet reads the hello of an opener, and answers. It returns the batch that the opener has from then on.
-func (o *ownerList) greet(conn *net.UnixConn) *Shared {
-	limit := handshake
-	if len(o.strangers) > maxStrangers/2 { // mutant: never
-		limit = hurry
+// handshake reads the request of an opener, and replies. It returns the batch that the opener then has, or nil.
+func (o *ownerList) handshake(conn *net.UnixConn) *Shared {
+	limit := handshakeTimeout
+	if len(o.pending) > maxPending/2 { // mutant: never
+		limit = busyTimeout
 	}
 	// mutant: _ = limit
 	_ = conn.SetDeadline(time.Now().Add(limit))
-	b := make([]byte, helloSize+1)
+	b := make([]byte, requestSize+1)
 	n, err := conn.Read(b)
-	if err != nil || n != helloSize || string(b[:len(helloText)]) != helloText {
+	if err != nil || n != requestSize || string(b[:len(requestText)]) != requestText {
 		return nil
 	}
-	_ = conn.SetDeadline(time.Now().Add(handshake))
-	token, digest := id(b[len(helloText):]), [32]byte(b[len(helloText)+len(id{}):])
-	s, answer := o.find(token), used
+	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	token, digest := id(b[len(requestText):]), [32]byte(b[len(requestText)+len(id{}):])
+	s, reply := o.find(token), exhausted
 	if s != nil {
-		answer = s.admit(digest)
+		reply = s.admit(digest)
 	}
-	if answer != welcome {
-		_, _ = conn.Write([]byte{byte(answer)})
+	if reply != accepted {
+		_, _ = conn.Write([]byte{byte(reply)})
 		return nil
 	}
 	var rights []byte
@@ -149,7 +149,7 @@ func (o *ownerList) greet(conn *net.UnixConn) *Shared {
 		}
 		rights = unix.UnixRights(files...)
 	}
-	if _, _, err := conn.WriteMsgUnix([]byte{byte(welcome)}, rights, nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix([]byte{byte(accepted)}, rights, nil); err != nil {
 		s.leave(true)
 		return nil
 	}

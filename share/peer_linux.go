@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf returns the process at the other end, and its user.
+// peerOf returns the process at the other end, and its user, as the kernel reports them.
 func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -26,8 +26,8 @@ func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	return peer, err
 }
 
-// overflowUser is the number that stands for the users that the user namespace of this process does not have, or -1 where
-// it has all.
+// overflowUser returns the number that stands for all users that the user namespace of this process does not map, or -1 if it
+// maps all.
 var overflowUser = sync.OnceValue(func() int64 {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	if f := strings.Fields(string(users)); err == nil && len(f) == 3 && f[0] == "0" && f[2] == "4294967295" {
@@ -40,21 +40,21 @@ var overflowUser = sync.OnceValue(func() int64 {
 	return 65534
 })
 
-// sameUser reports whether a peer is a process of this process's user, as the kernel says.
+// sameUser reports whether a peer is a process of the same user.
 func sameUser(peer *unix.Ucred) bool {
 	// mutant: return peer.Uid == uint32(os.Geteuid())
 	return peer.Uid == uint32(os.Geteuid()) && int64(peer.Uid) != overflowUser()
 }
 
-// awaitDeath waits until a process has ended whose socket was closed without a word: the system closes the socket
-// of a killed process while its memory may still be mapped. A process that goes on is not waited for long.
-func awaitDeath(conn *net.UnixConn, pid int32) {
+// awaitExit waits for the exit of a process whose socket was closed before it sent anything: the system closes the sockets of
+// a killed process while its memory may still be mapped. The wait is bounded, since the process may be alive.
+func awaitExit(conn *net.UnixConn, pid int32) {
 	file, err := processOf(conn, pid)
-	if err != nil { // it has ended, or has no number here
+	if err != nil { // the process has exited, or is in a PID namespace that is not visible here
 		return
 	}
 	defer unix.Close(file)
-	for end := time.Now().Add(afterDeath); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(exitTimeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		poll := []unix.PollFd{{Fd: int32(file), Events: unix.POLLIN}}
 		if n, err := unix.Poll(poll, 0); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return
@@ -62,8 +62,8 @@ func awaitDeath(conn *net.UnixConn, pid int32) {
 	}
 }
 
-// processOf opens the process at the other end: by its socket, which since Linux 6.5 knows it in any PID namespace, or
-// by its number.
+// processOf returns a pidfd of the process at the other end: from the socket, which since Linux 6.5 works across PID
+// namespaces, or by its number.
 func processOf(conn *net.UnixConn, pid int32) (file int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

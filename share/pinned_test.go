@@ -62,7 +62,7 @@ func TestGPUEveryTypeOfPinnedMemory(t *testing.T) {
 			}
 			released(t, s)
 			require.NoError(t, m.GPUs[0].Flush(background))
-			assert.Zero(t, mem.Used())
+			assert.Zero(t, mem.ReadStats().Held)
 			assert.Zero(t, m.GPUs[0].ReadStats().Registered.Allocations)
 		})
 	}
@@ -112,7 +112,7 @@ func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 	gpu := m.GPUs[0]
 	mem := allocator(t, share.WithPinnedMemory(gpu))
 	b := numbers(t, mem)
-	used := mem.Used()
+	used := mem.ReadStats().Held
 	s := issued(t, b)
 	opened, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(gpu))
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
 	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded, "the opener's copy has not begun")
-	assert.Equal(t, used, mem.Used())
+	assert.Equal(t, used, mem.ReadStats().Held)
 	let()
 	released(t, s)
 	for _, there := range copies {
@@ -141,7 +141,7 @@ func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 		there.Release()
 	}
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, mem.Used())
+	assert.Zero(t, mem.ReadStats().Held)
 }
 
 // Share waits for the event of a batch in page-locked memory, until its context ends: openers know no events of it.
@@ -248,7 +248,7 @@ func TestEachCallOfPageLockingFails(t *testing.T) {
 				return err
 			}
 			defer func() {
-				within.Eventually(t, "memory is freed", func() bool { return a.Used() == 0 })
+				within.Eventually(t, "memory is freed", func() bool { return a.ReadStats().Held == 0 })
 			}()
 			defer func() {
 				if e, ok := recover().(*share.AllocationError); ok {
@@ -375,13 +375,13 @@ func TestGPUPinnedMemoryOfManyGoroutines(t *testing.T) {
 				b := mem.Allocate(1 + i*1000)
 				b[i*1000] = 1
 				mem.Free(mem.Reallocate(20_000, b))
-				assert.LessOrEqual(t, mem.Used(), int64(1<<20))
+				assert.LessOrEqual(t, mem.ReadStats().Held, int64(1<<20))
 			}
 		})
 	}
 	all.Wait()
 	require.NoError(t, m.GPUs[0].Flush(background))
-	assert.Zero(t, mem.Used())
+	assert.Zero(t, mem.ReadStats().Held)
 }
 
 var _ memory.Allocator = (*share.Allocator)(nil)

@@ -245,7 +245,7 @@ func TestSilentOwner(t *testing.T) {
 func TestSilentOwnerForLong(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	ticket := fakeOwner(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
-	share.WithLittleTime(500*time.Millisecond, func() {
+	share.WithTimeouts(500*time.Millisecond, func() {
 		within.Seconds(t, "open", func() error {
 			if _, err := share.Open(background, ticket); !errors.Is(err, os.ErrDeadlineExceeded) {
 				return fmt.Errorf("got %w", err)
@@ -263,7 +263,7 @@ func TestStrangeOwners(t *testing.T) {
 		"no files":   {"\x01", "the owner has sent 0 files, want 1"},
 		"used":       {"\x02", share.ErrUsed.Error()},
 		"other user": {"\x04", share.ErrOtherUser.Error()},
-		"unknown":    {"\x63", "the owner answers 99"},
+		"unknown":    {"\x63", "the owner replied 99"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ticket := fakeOwner(t, func(conn net.Conn) {
@@ -324,15 +324,15 @@ func TestNilArguments(t *testing.T) {
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/share", arrow.ErrInvalid, map[string]nilargs.Row{
 		"Share(ctx)":             {Call: func() error { _, err := share.Share(ctx, b); return err }, Want: noContext},
 		"Share(batch)":           {Call: func() error { _, err := share.Share(background, nil); return err }, Want: "batch = nil, want a batch"},
-		"Share(opts...)":         {Call: func() error { r, err := share.Share(background, b, nil); return closed(r, err) }},
+		"Share(opts...)":         {Call: func() error { r, err := share.Share(background, b, nil); return closed(r, err) }, Want: "share: Share: opts[0] = nil, want an option"},
 		"Shared.WaitOpened(ctx)": {Call: func() error { return s.WaitOpened(ctx) }, Want: noContext},
 		"Shared.Wait(ctx)":       {Call: func() error { return s.Wait(ctx) }, Want: noContext},
 		"Open(ctx)":              {Call: func() error { _, err := share.Open(ctx, s.Ticket()); return err }, Want: noContext},
-		"Open(opts...)":          {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "bytes = 0"},
+		"Open(opts...)":          {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "share: Open: opts[0] = nil, want an option"},
 		"WithOwnerGone(f)":       {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithOwnerGone(nil)); return err }, Want: "f = nil, want a function"},
 		"WithPinnedMapping(gpu)": {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithPinnedMapping(nil)); return err }, Want: "WithPinnedMapping: gpu = nil, want a GPU"},
 		"WithPinnedMemory(gpu)":  {Call: func() error { _, err := share.NewAllocator(share.WithPinnedMemory(nil)); return err }, Want: "WithPinnedMemory: gpu = nil, want a GPU"},
-		"NewAllocator(opts...)":  {Call: func() error { _, err := share.NewAllocator(nil); return err }},
+		"NewAllocator(opts...)":  {Call: func() error { _, err := share.NewAllocator(nil); return err }, Want: "share: NewAllocator: opts[0] = nil, want an option"},
 	})
 }
 
@@ -360,10 +360,10 @@ func TestOptions(t *testing.T) {
 // A device that cannot page-lock memory is refused by the option that names it.
 func TestPinningNeedsARegistrar(t *testing.T) {
 	_, err := share.NewAllocator(share.WithPinnedMemory(device.CPUDevice()))
-	assert.ErrorContains(t, err, "share: WithPinnedMemory: gpu is a device.host, want a device that page-locks host memory")
+	assert.ErrorContains(t, err, "share: NewAllocator: WithPinnedMemory: gpu is a device.host, want a device that page-locks host memory")
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	_, err = share.Open(background, nil, share.WithPinnedMapping(device.CPUDevice()))
-	assert.ErrorContains(t, err, "share: WithPinnedMapping: gpu is a device.host")
+	assert.ErrorContains(t, err, "share: Open: WithPinnedMapping: gpu is a device.host")
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
@@ -390,7 +390,7 @@ func TestGPUThatIsNotSeen(t *testing.T) {
 	other, err := share.Forged(s.Ticket(), func(f *share.Forgery) { f.UUID = []byte("another machine's")[:16] })
 	require.NoError(t, err)
 	p := opener(t, m.Path())
-	assert.Contains(t, opens(p, other), "the memory is of GPU-616e6f74686572206d616368696e6527, which this process does not see: not supported")
+	assert.Contains(t, opens(p, other), "the memory belongs to GPU-616e6f74686572206d616368696e6527, which is not visible to this process: not supported")
 	require.NoError(t, s.Close())
 	released(t, s)
 	require.NoError(t, m.GPUs[0].Flush(background))

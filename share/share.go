@@ -10,55 +10,53 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
-// Option is an option of [Share]. A nil option does nothing.
+// Option is an option of [Share].
 type Option func(*options)
 
 type options struct{ openers int }
 
-// WithOpeners lets the ticket be opened n times, at least once; without it, once. An opener that has failed
-// to open the memory does not count.
+// WithOpeners allows the ticket to be opened n times, at least once; the default is once. An opener that fails to open the
+// memory does not count.
 func WithOpeners(n int) Option { return func(o *options) { o.openers = n } }
 
-// Shared is a batch that other processes can open. It holds the batch, until it can be opened no more and every
-// opener has released its own: then the batch is released, on any goroutine.
+// Shared is a batch offered to other processes. It retains the batch until the ticket was closed, or opened as often as
+// [WithOpeners] allows, and every opener has released its batch. It then releases the batch, on any goroutine.
 type Shared struct {
 	ticket Ticket
 	token  id
 	held   *source
 
-	mu     sync.Mutex
-	left   int // how often it can be opened
-	open   int // openers
-	told   bool
-	opened chan struct{}
-	closed bool
-	ended  bool
-	done   chan struct{} // closed when the batch was released
+	mu       sync.Mutex
+	left     int           // how often the ticket can still be opened
+	open     int           // processes that have the batch open
+	opened   chan struct{} // closed when left becomes 0
+	closed   bool          // Close was called
+	released bool          // or is being released
+	done     chan struct{} // closed when the batch was released
 }
 
-// Share issues a ticket for the batch, which stays the caller's: the ticket holds a reference of its own. It copies
-// nothing. Of memory of a GPU, the ticket has an event behind the batch's own, which openers wait for; of host memory
-// with an event, Share waits for it until ctx is done.
+// Share issues a ticket for the batch. It retains the batch, which stays the caller's, and copies nothing. For memory of a
+// GPU, the ticket has an event behind that of the batch, which openers wait for. For host memory with an event, Share waits
+// for the event, until ctx ends.
 //
-// A batch in memory that other processes cannot open is an error that names the column and wraps
-// [ErrNotShareable]; see the package comment.
+// If other processes cannot open the memory of a column, the error names the column and wraps [ErrNotShareable]; see the
+// package comment.
 func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Shared, error) {
-	if ctx == nil {
-		return nil, absent("issue", "ctx", "a context")
+	if err := argument.Context("share: Share", ctx); err != nil {
+		return nil, err
 	}
 	if batch == nil {
-		return nil, absent("issue", "batch", "a batch")
+		return nil, argument.Nil("share: Share", "batch", "a batch")
 	}
 	o := options{openers: 1}
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
+	if err := argument.Apply("share: Share", &o, opts); err != nil {
+		return nil, err
 	}
 	if o.openers < 1 {
-		return nil, fmt.Errorf("share: WithOpeners(%d), want at least 1: %w", o.openers, arrow.ErrInvalid)
+		return nil, fmt.Errorf("share: Share: WithOpeners(%d), want at least 1: %w", o.openers, arrow.ErrInvalid)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("share: %w", err)
@@ -74,7 +72,7 @@ func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Sh
 	return s, nil
 }
 
-// issue makes the ticket, and lets openers in.
+// issue makes the ticket, and admits openers.
 func (s *Shared) issue(c *content) (err error) {
 	if _, err := rand.Read(s.token[:]); err != nil {
 		return fmt.Errorf("share: a random number: %w", err)
@@ -94,24 +92,20 @@ func (s *Shared) issue(c *content) (err error) {
 // Ticket returns the ticket, which the caller must not change.
 func (s *Shared) Ticket() Ticket { return s.ticket }
 
-// Close withdraws the ticket: it cannot be opened any more. The batch is released when every opener has
-// released its own: now, if there is none. A second Close is an error.
+// Close withdraws the ticket, which then cannot be opened. The batch is released once every opener has released its
+// batch. Close may be called twice, and never returns an error.
 func (s *Shared) Close() error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return errors.New("share: closed twice")
-	}
-	s.closed, s.left = true, 0
-	s.taken()
+	s.closed = true
+	s.setLeft(0)
 	s.unlock()
 	return nil
 }
 
-// Wait returns when the batch was released, or ctx is done, which is an error.
+// Wait waits until the batch was released. The end of ctx is an error; Wait may be called again.
 func (s *Shared) Wait(ctx context.Context) error {
-	if ctx == nil {
-		return absent("wait", "ctx", "a context")
+	if err := argument.Context("share: Wait", ctx); err != nil {
+		return err
 	}
 	select {
 	case <-s.done:
@@ -123,11 +117,11 @@ func (s *Shared) Wait(ctx context.Context) error {
 	}
 }
 
-// WaitOpened returns when the ticket was opened as often as it can be, or closed, or ctx is done, which is an
-// error. An opener that then fails to open the memory changes nothing of that.
+// WaitOpened waits until the ticket was closed, or opened as often as [WithOpeners] allows, even if such an opener then
+// fails to open the memory. The end of ctx is an error.
 func (s *Shared) WaitOpened(ctx context.Context) error {
-	if ctx == nil {
-		return absent("wait", "ctx", "a context")
+	if err := argument.Context("share: WaitOpened", ctx); err != nil {
+		return err
 	}
 	select {
 	case <-s.opened:
@@ -137,38 +131,46 @@ func (s *Shared) WaitOpened(ctx context.Context) error {
 	}
 }
 
-// taken tells that nobody can open the ticket any more, the first time. s.mu is locked.
-func (s *Shared) taken() {
-	if s.left == 0 && !s.told {
-		s.told = true
+// setLeft sets how often the ticket can still be opened. s.mu is locked.
+func (s *Shared) setLeft(n int) {
+	s.left = n
+	if n == 0 && !isClosed(s.opened) {
 		close(s.opened)
 	}
 }
 
-// Openers returns how many processes have the batch open.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Openers returns the number of processes that have the batch open.
 func (s *Shared) Openers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
 }
 
-// admit lets an opener with this ticket in, who must leave.
+// admit counts an opener with this ticket until leave.
 func (s *Shared) admit(digest [32]byte) status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ticket.digest() != digest: // mutant: never
-		return changed
+		return mismatched
 	case s.left == 0:
-		return used
+		return exhausted
 	}
-	s.left--
 	s.open++
-	s.taken()
-	return welcome
+	s.setLeft(s.left - 1)
+	return accepted
 }
 
-// leave ends an opener. One that has failed to open the memory gives the opening back.
+// leave ends admit. An opener that failed to open the memory does not count, unless the ticket was closed since.
 func (s *Shared) leave(failed bool) {
 	s.mu.Lock()
 	s.open--
@@ -178,18 +180,18 @@ func (s *Shared) leave(failed bool) {
 	s.unlock()
 }
 
-// unlock unlocks s.mu, and releases the batch if nobody can open it any more and nobody has it open.
+// unlock unlocks s.mu, and releases the batch if no process has it open or can open it.
 func (s *Shared) unlock() {
-	// mutant: last := s.open == 0 && !s.ended
-	// mutant: last := s.left == 0 && !s.ended
-	last := s.left == 0 && s.open == 0 && !s.ended
-	s.ended = s.ended || last
+	// mutant: last := s.open == 0 && !s.released
+	// mutant: last := s.left == 0 && !s.released
+	last := s.left == 0 && s.open == 0 && !s.released
+	s.released = s.released || last
 	s.mu.Unlock()
 	if !last {
 		return
 	}
 	owned.remove(s)
 	// mutant: deleted
-	_ = s.held.release() // an event that is not destroyed is tried again by its device
+	_ = s.held.release() // the device retries to destroy an event
 	close(s.done)
 }

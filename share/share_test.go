@@ -50,7 +50,7 @@ func TestEveryTypeOfHostMemory(t *testing.T) {
 			assert.Equal(t, hex.EncodeToString([]byte(rec.Schema().String()+md.String())), told(p, "schema"))
 			assert.Equal(t, "released", told(p, "release"))
 			released(t, s)
-			assert.Zero(t, mem.Used())
+			assert.Zero(t, mem.ReadStats().Held)
 		})
 	}
 	p.Write("end")
@@ -66,10 +66,10 @@ func TestSlicesAreSharedWhereTheyAre(t *testing.T) {
 	part, err := b.Slice(1, 4)
 	require.NoError(t, err)
 	b.Release()
-	before := mem.Used()
+	before := mem.ReadStats().Held
 	s := issued(t, part)
 	part.Release()
-	assert.Equal(t, before, mem.Used())
+	assert.Equal(t, before, mem.ReadStats().Held)
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":2},{"n":3},{"n":null}]`)), told(p, "read"))
 	require.Equal(t, "released", told(p, "release"))
@@ -243,7 +243,7 @@ func TestTicketsAreUsedUp(t *testing.T) {
 	require.Equal(t, "released", told(p, "release"))
 	released(t, s)
 	assert.NoError(t, s.Close(), "the ticket is used up, which the owner need not know")
-	assert.ErrorContains(t, s.Close(), "closed twice")
+	assert.NoError(t, s.Close(), "twice")
 
 	withdrawn := issued(t, b)
 	keeps := issued(t, b) // so that the socket stays

@@ -12,30 +12,30 @@ import (
 
 const supported = true
 
-// Tests have other times.
+// The timeouts, which tests change.
 var (
-	// handshake is how long an opener may take to say hello, and hurry how long it may take while many do.
-	handshake, hurry = 5 * time.Second, 200 * time.Millisecond
-	// afterDeath is how long the system may take to end a process whose socket it has closed.
-	afterDeath = 10 * time.Second
-	// patience is how long an owner may take to answer, with strangers before the opener.
-	patience = 15 * time.Second
+	// An opener must send its request within handshakeTimeout, or within busyTimeout while many connections are pending.
+	handshakeTimeout, busyTimeout = 5 * time.Second, 200 * time.Millisecond
+	// exitTimeout bounds the wait for the exit of a process whose socket the system has closed.
+	exitTimeout = 10 * time.Second
+	// answerTimeout bounds the wait for an owner, which may have pending connections to serve first.
+	answerTimeout = 15 * time.Second
 )
 
 const (
-	// maxStrangers bounds the connections of this user that have not said hello. Half of them are many.
-	maxStrangers = 256
-	// maxFiles is how many descriptors one message takes (SCM_MAX_FD).
+	// maxPending bounds the connections of the same user whose handshake is not complete. Above half of it, many are pending.
+	maxPending = 256
+	// maxFiles is the number of descriptors that one message can carry (SCM_MAX_FD).
 	maxFiles = 253
 )
 
-// thisProcess tells tickets of this process from others.
+// thisProcess identifies the tickets of this process.
 var thisProcess = func() (p id) {
-	_, _ = rand.Read(p[:]) // it does not fail
+	_, _ = rand.Read(p[:]) // never fails
 	return p
 }()
 
-// bootID is the number of the machine that changes with each start of it.
+// bootID returns the identity of this boot of the machine.
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -44,7 +44,7 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// namespace is the number of a namespace of this process, or 0.
+// namespace returns the inode number of a namespace of this process, or 0 if it is not known.
 func namespace(kind string) uint64 {
 	var info unix.Stat_t
 	if unix.Stat("/proc/self/ns/"+kind, &info) != nil {
@@ -53,23 +53,23 @@ func namespace(kind string) uint64 {
 	return info.Ino
 }
 
-// status is the owner's answer.
+// status is the owner's reply to a request.
 type status byte
 
 const (
-	welcome status = iota + 1
-	used
-	changed
+	accepted status = iota + 1
+	exhausted
+	mismatched
 	otherUser
 )
 
-// hello is what an opener says: token and digest of its ticket, behind a text that no other protocol has.
-const helloText = "arrowdevice share 1\n"
+// A request is this text, which no other protocol uses, then the token and the digest of the ticket.
+const requestText = "arrowdevice share 1\n"
 
-const helloSize = len(helloText) + len(id{}) + 32
+const requestSize = len(requestText) + len(id{}) + 32
 
-// What an opener says at its end.
+// What an opener sends before it closes the connection.
 const (
 	released = 'r'
-	failed   = 'f' // it could not open the memory
+	failed   = 'f' // the memory could not be opened
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
-// source is a batch that is shared: an exported struct holds it, so that its memory is released after the pending
-// work of this process.
+// source holds a batch that is shared, by an exported struct, so that its memory is released after the pending work of this
+// process.
 type source struct {
 	array  cdevice.CArrowDeviceArray
 	event  device.Event  // of the ticket, or nil
@@ -23,10 +23,10 @@ type source struct {
 	spans  []span
 }
 
-// span is where a region lies in this process.
+// span is the memory of a region in this process.
 type span struct{ start, size uintptr }
 
-// release ends the batch and the event.
+// release releases the batch, and closes the event.
 func (s *source) release() error {
 	cdevice.ReleaseStruct(&s.array)
 	if s.event == nil {
@@ -52,7 +52,7 @@ func read(ctx context.Context, batch *cdevice.RecordBatch) (*source, *content, e
 	return s, c, nil
 }
 
-// locate finds out how the memory of the batch is shared, and waits for host memory.
+// locate determines how the memory of the batch is shared. For host memory, it waits for the event of the batch.
 func (s *source) locate(ctx context.Context, batch *cdevice.RecordBatch, c *content) error {
 	switch id := batch.DeviceID(); id.Type {
 	case device.CUDA:
@@ -101,7 +101,7 @@ func (s *source) describe(batch *cdevice.RecordBatch, c *content) error {
 	return nil
 }
 
-// recordEvent makes the event of the ticket, behind that of the batch. A batch that is ready needs none.
+// recordEvent records the event of the ticket behind that of the batch. A batch that is ready needs none.
 func (s *source) recordEvent(batch *cdevice.RecordBatch, c *content) error {
 	ready, err := batch.Ready()
 	if err != nil || ready {
@@ -111,7 +111,7 @@ func (s *source) recordEvent(batch *cdevice.RecordBatch, c *content) error {
 	if err != nil {
 		return fmt.Errorf("share: %w", err)
 	}
-	defer stream.Close() // its work goes on
+	defer stream.Close() // pending work goes on
 	if err := batch.WaitOn(stream); err != nil {
 		return fmt.Errorf("share: %w", err)
 	}
@@ -138,7 +138,7 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 	}
 	n.buffers = make([]place, len(buffers))
 	for i, p := range buffers {
-		if s.isEmpty(st, l, i, a, buffers, n.viewSizes) { // it may lie anywhere
+		if s.isEmpty(st, l, i, a, buffers, n.viewSizes) { // its address has no meaning
 			if l.Kind == layout.View && i >= 2 {
 				n.viewSizes[i-2] = 0
 			}
@@ -166,7 +166,7 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 	return n, nil
 }
 
-// isEmpty reports whether a buffer is known to have no bytes. The bytes of binary values on a device are not.
+// isEmpty reports whether a buffer is known to have no bytes. For binary values in device memory this is not known.
 func (s *source) isEmpty(st arrow.DataType, l *layout.Layout, i int, a *abi.ArrowArray, buffers []uintptr, viewSizes []int64) bool {
 	end := a.Offset + a.Length
 	switch {
@@ -184,7 +184,7 @@ func (s *source) isEmpty(st arrow.DataType, l *layout.Layout, i int, a *abi.Arro
 	return false
 }
 
-// place is where a buffer lies; its allocation becomes a region.
+// place returns the place of a buffer, whose allocation becomes a region.
 func (s *source) place(c *content, p uintptr) (place, error) {
 	if p == 0 {
 		return place{}, nil

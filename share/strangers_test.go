@@ -44,14 +44,14 @@ func TestStrangers(t *testing.T) {
 		assert.False(t, os.IsTimeout(err))
 		conn.Close()
 	}
-	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", share.HelloSize), strings.Repeat("b", 100000)} {
+	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", share.RequestSize), strings.Repeat("b", 100000)} {
 		conn := dial()
 		_, err := conn.Write([]byte(garbage))
 		require.NoError(t, err)
 		ended(conn)
 	}
 	var silent []net.Conn
-	for range 2 * share.MaxStrangers {
+	for range 2 * share.MaxPending {
 		silent = append(silent, dial())
 	}
 	for _, conn := range silent {
@@ -85,16 +85,16 @@ func TestSilentStrangers(t *testing.T) {
 		start func(*testing.T) func(*exec.Cmd)
 		n     int
 	}{
-		"same user":    {func(*testing.T) func(*exec.Cmd) { return func(*exec.Cmd) {} }, 4 * share.MaxStrangers},
-		"another user": {asAnotherUser, 4 * share.MaxStrangers},
+		"same user":    {func(*testing.T) func(*exec.Cmd) { return func(*exec.Cmd) {} }, 4 * share.MaxPending},
+		"another user": {asAnotherUser, 4 * share.MaxPending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			share.WithPatience(func() {
+			share.WithLongHandshake(func() {
 				b := numbers(t, allocator(t))
 				s := issued(t, b)
 				b.Release()
 				silent := otherprocess.StartAs(t, c.start(t), "TestSilent", "")
-				socket, _ := share.Hello(s.Ticket())
+				socket, _ := share.RequestOf(s.Ticket())
 				silent.Write(socket)
 				silent.Write(fmt.Sprint(c.n))
 				require.Equal(t, "connected", silent.Read())
@@ -172,7 +172,7 @@ func TestOpenAsAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	_, err = share.Open(background, ticket)
 	assert.ErrorIs(t, err, share.ErrOtherUser)
-	socket, _ := share.Hello(ticket)
+	socket, _ := share.RequestOf(ticket)
 	conn, err := net.Dial("unixpacket", socket)
 	require.NoError(t, err)
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))

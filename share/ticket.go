@@ -15,34 +15,35 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
-// Ticket names a batch that a process shares. It is a message of protocol buffers, which ticket.proto in this
-// folder describes, of some hundred bytes and some tens more for each buffer. Whoever has it can open the batch, if
-// it belongs to the owner's user: a ticket is to be kept like a key.
+// Ticket names a batch that a process shares. It is a protocol buffer message (ticket.proto in this directory) of a few
+// hundred bytes, and a few tens more for each buffer. Each process of the owner's user that has the ticket can open the batch,
+// so keep it secret.
 type Ticket []byte
 
-// version is that of the ticket and of what processes say to each other.
+// version is that of the ticket and of the protocol between owner and opener.
 const version = 1
 
-// id is a random number that nobody guesses.
+// id is a random number that cannot be guessed.
 type id [16]byte
 
 const socketPrefix = "arrowdevice-"
 
 func socketName(random id) string { return socketPrefix + hex.EncodeToString(random[:]) }
 
-// isSocketName reports whether a name is as socketName makes it: a ticket must not make its opener talk to another program.
+// isSocketName reports whether socketName could have made the name: a ticket must not make its opener connect to another
+// program.
 func isSocketName(name string) bool {
 	random, err := hex.DecodeString(strings.TrimPrefix(name, socketPrefix))
 	return err == nil && len(random) == len(id{}) && name == socketName(id(random))
 }
 
-// content is a ticket in Go.
+// content is a decoded ticket.
 type content struct {
-	rest       []byte // that is not read
+	rest       []byte // not decoded yet
 	boot       string
 	process    id
 	socket     string
-	network    uint64 // namespaces of the owner, by inode number; 0: not known
+	network    uint64 // of the owner, by inode number; 0: not known
 	pids       uint64
 	token      id
 	deviceType device.Type
@@ -56,13 +57,13 @@ type content struct {
 	metadata   arrow.Metadata
 }
 
-// region is an allocation that is shared as a whole.
+// region is an allocation, which is shared as a whole.
 type region struct {
 	handle *device.IPCHandle // nil for host memory
 	size   int64
 }
 
-// node is an array: cdevice.ArrayData with places in regions for addresses.
+// node describes an array as cdevice.ArrayData does, with places in regions instead of addresses.
 type node struct {
 	length, nulls, offset int64
 	buffers               []place
@@ -71,13 +72,13 @@ type node struct {
 	dictionary            *node
 }
 
-// place is a byte of a region. Region 0 is none: the address NULL.
+// place is a byte of a region. Region 0 stands for the address NULL.
 type place struct {
 	region uint32
 	offset int64
 }
 
-// digest is what the opener says of the ticket that it has, and the owner compares.
+// digest identifies the whole ticket: the opener sends it, and the owner compares it.
 func (t Ticket) digest() [sha256.Size]byte { return sha256.Sum256(t) }
 
 // encodeSchema returns the schema as an Arrow IPC stream without batches.
@@ -90,11 +91,11 @@ func encodeSchema(s *arrow.Schema) (b []byte, err error) {
 	return out.Bytes(), nil
 }
 
-// readSchema reads the schema, and checks the rest of the ticket by it.
+// readSchema decodes the schema, and checks the arrays against it.
 func (c *content) readSchema() (err error) {
 	defer recovered("decode the schema", &err)
 	// mutant: never
-	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata that it reads
+	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}
 	r, err := ipc.NewReader(bytes.NewReader(c.encoded))
@@ -106,14 +107,14 @@ func (c *content) readSchema() (err error) {
 	return c.check()
 }
 
-// recovered makes an error of a panic of arrow-go's reader or writer.
+// recovered converts a panic of arrow-go's reader or writer into an error.
 func recovered(what string, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("share: %s: %v: %w", what, p, ErrBadTicket)
 	}
 }
 
-// check finds places that are not in their regions, and buffers that are too short there.
+// check returns an error for a place outside of its region, or a buffer that its region has no room for.
 func (c *content) check() error {
 	if len(c.columns) != c.schema.NumFields() {
 		return badTicket("columns", len(c.columns), fmt.Sprintf("%d, as the schema has fields", c.schema.NumFields()))

@@ -33,9 +33,9 @@ const (
 )
 
 const (
-	maxTicket = 4 << 20 // bytes; a column of a primitive type takes some 30
+	maxTicket = 4 << 20 // bytes; a column of a primitive type takes about 30
 	maxDepth  = 64      // of nested arrays
-	maxGrowth = 8       // bytes of memory for each byte of a ticket: as many as an empty buffer takes
+	maxGrowth = 8       // bytes of memory for each byte of a ticket, as an empty buffer takes
 )
 
 // encode returns the ticket.
@@ -98,10 +98,10 @@ func (n *node) encode() []byte {
 	return b
 }
 
-// checksumSize is that of the last field.
+// checksumSize is the size of the last field.
 const checksumSize = 2 + sha256.Size
 
-// decode checks that a ticket is whole, and reads who its owner is: see [content.readRest].
+// decode checks that a ticket is complete, and decodes the fields about its owner. readRest decodes the others.
 func (t Ticket) decode() (*content, error) {
 	if len(t) > maxTicket {
 		return nil, badTicket("bytes", len(t), fmt.Sprintf("at most %d", maxTicket))
@@ -146,7 +146,7 @@ func (t Ticket) decode() (*content, error) {
 	return c, d.err
 }
 
-// readRest reads what the ticket says of the batch, and checks it. The owner has said before that the ticket is its own.
+// readRest decodes and checks the description of the batch, once the owner has confirmed the ticket.
 func (c *content) readRest() error {
 	d := &decoder{budget: protofield.Budget(maxGrowth * len(c.rest))}
 	c.regions = listOf[region](d, c.rest, fieldRegion)
