@@ -70,9 +70,6 @@ func (r *report) more(m meter, f filter) {
 	if f.alone(partsName) {
 		r.Parts = measureParts(m)
 	}
-	if f.alone(copiesName) {
-		r.Copies = measureCopies(m)
-	}
 	if f.alone(endToEndName) {
 		r.Results = append(r.Results, measureEndToEnd(os.Stderr, m.rounds)...)
 	}

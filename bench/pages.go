@@ -10,18 +10,16 @@ import (
 	"strings"
 )
 
-// tables are those of the pages, by the names in their markers.
+// tables are those of the page, by the names in their markers.
 var tables = map[string]func(report) string{
 	"operations": operationsTable,
-	"shapes":     shapesTable,
 	"streams":    endToEndTable,
 	"live":       liveTable,
-	"copies":     copiesTable,
 	"machine":    machineText,
 }
 
-// pagesWithTables are the files of docs that have tables.
-var pagesWithTables = []string{"costs.md", "performance.md"}
+// pageWithTables is the file of docs that has tables.
+const pageWithTables = "performance.md"
 
 // pages returns the files below a folder, docs, that come from the results: what each must hold, by its path.
 func pages(dir string, r report) (map[string][]byte, error) {
@@ -29,13 +27,11 @@ func pages(dir string, r report) (map[string][]byte, error) {
 	for name, figure := range figures {
 		all[filepath.Join("performance", name+".svg")] = []byte(figure(r).SVG())
 	}
-	for _, name := range pagesWithTables {
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return nil, err
-		}
-		all[name] = fillIn(text, r)
+	text, err := os.ReadFile(filepath.Join(dir, pageWithTables))
+	if err != nil {
+		return nil, err
 	}
+	all[pageWithTables] = fillIn(text, r)
 	return all, nil
 }
 
@@ -116,7 +112,7 @@ var inTables = []string{
 func operationsTable(r report) string {
 	var rows [][]string
 	for _, operation := range inTables {
-		for _, columns := range []int{1, 100, 1000} {
+		for _, columns := range []int{1, 100} {
 			if cells, found := r.ratios(operation, "int64", columns); found {
 				rows = append(rows, append([]string{operation, fmt.Sprint(columns)}, cells...))
 			}
@@ -125,34 +121,14 @@ func operationsTable(r report) string {
 	return table(append([]string{"operation", "columns"}, comparedPeers...), rows)
 }
 
-// shapesTable has the operations whose cost depends on the type.
-func shapesTable(r report) string {
-	var shapes []string
-	for _, row := range r.Results {
-		if !slices.Contains(shapes, row.Shape) {
-			shapes = append(shapes, row.Shape)
-		}
-	}
-	var rows [][]string
-	for _, operation := range []string{exportRelease, wrapExportRelease, importRelease, importView, validation, schemaFirst, streamName} {
-		for _, shape := range shapes {
-			if cells, found := r.ratios(operation, shape, 100); found {
-				rows = append(rows, append([]string{operation, strings.ReplaceAll(shape, "<", "&lt;")}, cells...))
-			}
-		}
-	}
-	return table(append([]string{"operation", "100 columns of"}, comparedPeers...), rows)
-}
-
 func liveTable(r report) string {
 	var rows [][]string
 	for _, l := range r.Live {
 		rows = append(rows, []string{
-			l.Side, fmt.Sprint(l.Columns), fmt.Sprint(l.Exports), fmt.Sprintf("%.0f", l.CBytes), fmt.Sprintf("%.0f", l.GoBytes),
-			nanoseconds(l.GCMS * 1e6), nanoseconds(l.GCCPUMS * 1e6), nanoseconds(l.PauseUS * 1e3), nanoseconds(l.Export), nanoseconds(l.Release),
+			l.Side, fmt.Sprint(l.Columns), fmt.Sprint(l.Exports), fmt.Sprintf("%.0f", l.CBytes), fmt.Sprintf("%.0f", l.GoBytes), nanoseconds(l.GCMS * 1e6),
 		})
 	}
-	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection", "its processor time", "its longest pause", "an export", "a release"}, rows)
+	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection"}, rows)
 }
 
 func endToEndTable(r report) string {
@@ -166,29 +142,6 @@ func endToEndTable(r report) string {
 		}
 	}
 	return table([]string{"operation", "batches", "from Go, each", "from PyArrow, each", "ratio"}, rows)
-}
-
-func copiesTable(r report) string {
-	var rows [][]string
-	for _, c := range r.Copies {
-		row := []string{c.Name, nanoseconds(c.NS), "", "", "", "", "", ""}
-		for i, ns := range map[int]float64{2: c.P99, 5: c.Source, 6: c.Copies} {
-			if ns > 0 {
-				row[i] = nanoseconds(ns)
-			}
-		}
-		if c.Calls > 0 {
-			row[3] = fmt.Sprintf("%.0f", c.Calls)
-		}
-		if c.PerColumn {
-			row[4] = fmt.Sprintf("%.1f", c.Allocs)
-		}
-		if c.Ratio > 0 {
-			row[7] = fmt.Sprintf("%.2f", c.Ratio)
-		}
-		rows = append(rows, row)
-	}
-	return table([]string{"copy", "median", "99 of 100", "driver calls", "Go allocations", "the source alone", "the copies alone", "ratio to the source"}, rows)
 }
 
 func machineText(r report) string {

@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// promise is the least ratio that a run must show; docs/costs.md has the ratios of one run.
+// promise is the least ratio that a run must show; docs/performance.md has the ratios of one run.
 type promise struct {
 	operation, shape, peer string
 	columns                int

@@ -31,7 +31,6 @@ type report struct {
 	Results []Result `json:"results"`
 	Parts   []Part   `json:"parts,omitempty"`
 	Live    []Live   `json:"live,omitempty"`
-	Copies  []Copy   `json:"copies,omitempty"`
 }
 
 // machine is where a report was made, and with which peers.

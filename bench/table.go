@@ -37,13 +37,6 @@ func (r report) print(out io.Writer) {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t\n",
 			l.Side, l.Columns, l.Exports, l.CBytes, l.GoBytes, l.GCMS, l.GCCPUMS, l.PauseUS, l.Export, l.Release)
 	}
-	for i, c := range r.Copies {
-		if i == 0 {
-			fmt.Fprintln(w, "\ncopy\tns\t99 of 100\tCPU ns\tdriver calls\tstaged\tsource ns\tcopies ns\tratio\tallocs\t")
-		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.3f\t%.1f\t\n",
-			c.Name, c.NS, c.P99, c.CPU, c.Calls, c.Staged, c.Source, c.Copies, c.Ratio, c.Allocs)
-	}
 	w.Flush()
 }
 

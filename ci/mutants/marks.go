@@ -11,12 +11,8 @@ import (
 // no mark.
 const mark = "// mutant: "
 
-// marks adds the mutants that comments describe:
-//
-//	f() // mutant: deleted       without the statement that begins on the line
-//	if broken() { // mutant: never   the condition of the if, for or case never holds
-//	if broken() { // mutant: always  it always holds
-//	// mutant: other()           in place of the line
+// marks adds the mutants that comments describe. "deleted" is without the statement that begins on the line; "never" and
+// "always" fix the condition of its if, for or case. Other text takes the place of the line.
 func (f *finder) marks(file *ast.File) error {
 	for _, group := range file.Comments {
 		for _, c := range group.List {

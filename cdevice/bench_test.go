@@ -1,0 +1,137 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+)
+
+// The hot paths, on batches of 1 and of 100 int64 columns. Package bench compares them with other libraries.
+
+func benchmark(b *testing.B, body func(b *testing.B, rec arrow.RecordBatch, batch *cdevice.RecordBatch)) {
+	for _, columns := range []int{1, 100} {
+		b.Run(fmt.Sprintf("columns=%d", columns), func(b *testing.B) {
+			rec := columnsOf(mallocator.NewMallocator(), columns, 1000, false)
+			defer rec.Release()
+			batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+			require.NoError(b, err)
+			defer batch.Release()
+			b.ReportAllocs()
+			body(b, rec, batch)
+		})
+	}
+}
+
+func BenchmarkExport(b *testing.B) {
+	benchmark(b, func(b *testing.B, _ arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		var out cdevice.CArrowDeviceArray
+		for b.Loop() {
+			must(b, cdevice.ExportRecordBatch(batch, &out, nil))
+			cdevice.ReleaseStruct(&out)
+		}
+	})
+}
+
+func BenchmarkWrapAndExport(b *testing.B) {
+	benchmark(b, func(b *testing.B, rec arrow.RecordBatch, _ *cdevice.RecordBatch) {
+		var out cdevice.CArrowDeviceArray
+		for b.Loop() {
+			batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+			must(b, err)
+			must(b, cdevice.ExportRecordBatch(batch, &out, nil))
+			batch.Release()
+			cdevice.ReleaseStruct(&out)
+		}
+	})
+}
+
+// BenchmarkExportAndImport measures what BenchmarkExport does, and an import of the struct.
+func BenchmarkExportAndImport(b *testing.B) {
+	benchmark(b, func(b *testing.B, rec arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		var out cdevice.CArrowDeviceArray
+		for b.Loop() {
+			must(b, cdevice.ExportRecordBatch(batch, &out, nil))
+			back, err := cdevice.ImportRecordBatchWithSchema(&out, rec.Schema())
+			must(b, err)
+			back.Release()
+		}
+	})
+}
+
+// BenchmarkStream measures a batch through an exported and an imported stream.
+func BenchmarkStream(b *testing.B) {
+	benchmark(b, func(b *testing.B, _ arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		var out cdevice.CArrowDeviceArrayStream
+		r := sameBatches(b, batch)
+		must(b, cdevice.ExportRecordReader(r, &out))
+		r.Release()
+		in, err := cdevice.ImportRecordReader(&out)
+		must(b, err)
+		defer in.Release()
+		for b.Loop() {
+			if !in.Next() {
+				b.Fatal(in.Err())
+			}
+		}
+	})
+}
+
+// BenchmarkAsyncStream measures a batch through an asynchronous stream with a queue of one.
+func BenchmarkAsyncStream(b *testing.B) {
+	benchmark(b, func(b *testing.B, _ arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		stream, err := cdevice.ImportAsync(background, handler, 1)
+		must(b, err)
+		r := sameBatches(b, batch)
+		must(b, cdevice.ExportAsync(background, r, handler))
+		r.Release()
+		in, err := stream.Reader(background)
+		must(b, err)
+		for b.Loop() {
+			if !in.Next() {
+				b.Fatal(in.Err())
+			}
+		}
+		must(b, in.Close(background))
+		in.Release()
+	})
+}
+
+// BenchmarkCopyToDevice measures a copy to a simulated GPU and its wait: what this library adds, not the speed of a bus.
+func BenchmarkCopyToDevice(b *testing.B) {
+	gpu := cudatest.Simulated(b, cudasim.Options{NoPoison: true, NoRace: true}).GPUs[0]
+	benchmark(b, func(b *testing.B, rec arrow.RecordBatch, _ *cdevice.RecordBatch) {
+		for b.Loop() {
+			batch, err := cdevice.CopyToDevice(background, rec, gpu)
+			must(b, err)
+			must(b, batch.Synchronize(background))
+			batch.Release()
+		}
+	})
+}
+
+// sameBatches returns a reader without an end, each of whose batches is batch.
+func sameBatches(b *testing.B, batch *cdevice.RecordBatch) *cdevice.RecordReader {
+	r, err := cdevice.NewRecordReaderFunc(background, batch.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
+		batch.Retain()
+		return batch, nil
+	}, nil)
+	must(b, err)
+	return r
+}
+
+// must fails the benchmark. Functions of testify would take a part of the time.
+func must(b *testing.B, err error) {
+	if err != nil {
+		b.Fatal(err)
+	}
+}
