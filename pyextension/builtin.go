@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -19,9 +18,6 @@ import (
 
 // abiVersion is the version of requests, replies and entry points.
 const abiVersion = 1
-
-// running counts the goroutines of calls.
-var running atomic.Int64
 
 // builtins are the functions that the objects of the Python package are made of.
 var builtins map[string]func(*invocation) (any, error)
@@ -81,37 +77,6 @@ func builtin(sc *scope, r *results, name string, args []any) (any, error) {
 		return nil, err
 	}
 	return v, nil
-}
-
-// invocation is a call of a built-in function.
-type invocation struct {
-	scope   *scope
-	results *results
-	args    []any
-}
-
-// argument returns an argument, which must be a T.
-func argument[T any](in *invocation, i int) (v T, err error) {
-	if i >= len(in.args) {
-		return v, typeErrorf("argument %d is missing", i)
-	}
-	v, ok := in.args[i].(T)
-	if !ok {
-		return v, typeErrorf("argument %d is %s, not %T", i, pythonType(in.args[i]), v)
-	}
-	return v, nil
-}
-
-// object returns the object that the call is about. It stays valid until the end of the call.
-func (in *invocation) object() (*object, error) {
-	s, err := argument[*source](in, 0)
-	if err != nil {
-		return nil, err
-	}
-	if s.object == nil && s.err == nil {
-		return nil, typeErrorf("an object of this library is wanted")
-	}
-	return s.object, s.err
 }
 
 func describeFunctions(*invocation) (any, error) {

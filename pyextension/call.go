@@ -5,7 +5,6 @@ package pyextension
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -31,18 +30,11 @@ type call struct {
 	notify    []int // file descriptors to which the number is not yet written
 }
 
-// calls are those in progress that Python may still ask for.
-var calls = struct {
-	mu       sync.Mutex
-	last     int64
-	byNumber map[int64]*call
-}{byNumber: map[int64]*call{}}
-
 // server is what capi asks.
 type server struct{}
 
-func (server) Call(request []byte, wait time.Duration) (int64, []byte) {
-	d := decoder{data: request}
+func (server) Call(data []byte, wait time.Duration) (int64, []byte) {
+	d := newRequest(data)
 	v, err := d.value()
 	name, args, err := split(v, err)
 	if err != nil {
@@ -65,13 +57,7 @@ func split(v any, err error) (string, []any, error) {
 			return name, list[1:], nil
 		}
 	}
-	return "", nil, errors.New("request: it names no function")
-}
-
-func (d *decoder) discard() {
-	for _, s := range d.sources {
-		s.discard()
-	}
+	return "", nil, errors.New("request names no function")
 }
 
 // start runs a function. It is on a goroutine: the thread of the caller may stop waiting for it.
@@ -210,42 +196,22 @@ func (c *call) take() []byte {
 	return c.reply
 }
 
-func (c *call) register() int64 {
-	calls.mu.Lock()
-	defer calls.mu.Unlock()
-	calls.last++
-	c.number = calls.last
-	calls.byNumber[c.number] = c
-	return c.number
-}
-
-// numbered returns the call of a number, or nil, and forgets the number if it is to.
-func numbered(number int64, forget bool) *call {
-	calls.mu.Lock()
-	defer calls.mu.Unlock()
-	c := calls.byNumber[number]
-	if forget {
-		delete(calls.byNumber, number)
-	}
-	return c
-}
-
 func (server) Wait(number int64, wait time.Duration) (int64, []byte) {
-	c := numbered(number, false)
+	c := lookup(number, false)
 	if c == nil {
 		return 0, failure(fmt.Errorf("there is no call %d", number))
 	}
 	if !c.wait(wait) {
 		return number, nil
 	}
-	if numbered(number, true) == nil { // another thread was first, or cancelled it
+	if lookup(number, true) == nil { // another thread was first, or cancelled it
 		return 0, failure(fmt.Errorf("there is no call %d", number))
 	}
 	return 0, c.take()
 }
 
 func (server) Cancel(number int64) {
-	c := numbered(number, true)
+	c := lookup(number, true)
 	if c == nil {
 		return
 	}
@@ -261,16 +227,3 @@ func (server) Cancel(number int64) {
 func (server) Release(h uint64) { release(handle.Word(h)) }
 
 func (server) StreamReleased(token uint64) { release(handle.Word(token)) }
-
-// release ends a handle, if it is one. It panics if a function has released what it had given away; a panic
-// must not end the Python process, which cannot know the function.
-func release(w handle.Word) {
-	defer func() {
-		if v := recover(); v != nil {
-			fmt.Fprintf(os.Stderr, "pyextension: an object was released that Python held: panic: %v\n\n%s", v, debug.Stack())
-		}
-	}()
-	if v := handle.Take(w); v != nil {
-		v.Release()
-	}
-}

@@ -85,3 +85,5 @@ func panicOf(err error) (p stacked, is bool) {
 func about(where string, err error) error {
 	return &exception{kind: kindOf(err), text: where + ": " + err.Error(), err: err}
 }
+
+var errNotCPU = fmt.Errorf("%w: the memory is that of a device, which the CPU cannot access: call to_host() first", arrow.ErrType)

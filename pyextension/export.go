@@ -176,7 +176,7 @@ func (in *invocation) exportChunks(a *cdevice.Array, form string) (any, error) {
 func (in *invocation) streamOf(o *object, form string) (*scope, *cdevice.RecordReader, error) {
 	switch o.kind {
 	case kindReader:
-		r, err := owned[*cdevice.RecordReader](in.scope)(o.reader.lend("__arrow_c_" + form + "__"))
+		r, err := owned[*cdevice.RecordReader](in.scope)(o.reader.rest("__arrow_c_" + form + "__"))
 		return o.reader.scope, r, err
 	case kindBatch:
 		r, err := owned[*cdevice.RecordReader](in.scope)(readerOf(o.batch))

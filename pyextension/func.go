@@ -78,7 +78,7 @@ func Func(name string, f any, opts ...Option) {
 	functions.mu.Lock()
 	defer functions.mu.Unlock()
 	if err == nil && functions.byName[name] != nil {
-		err = errors.New("it is registered twice")
+		err = errors.New("the name is registered twice")
 	}
 	if err != nil {
 		functions.failed = errors.Join(functions.failed, fmt.Errorf("pyextension.Func %q: %w", name, err))

@@ -17,7 +17,7 @@ func next(in *invocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := in.takeTurn(r); err != nil {
+	if err := in.acquire(r); err != nil {
 		return nil, err
 	}
 	b, err := r.Next(in.scope.ctx)
@@ -25,13 +25,13 @@ func next(in *invocation) (any, error) {
 		in.results.settled(true)
 		return nil, err
 	}
-	in.giveBack(r, func() []*cdevice.RecordBatch { return []*cdevice.RecordBatch{b} })
+	in.restoreIfDiscarded(r, func() []*cdevice.RecordBatch { return []*cdevice.RecordBatch{b} })
 	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
 }
 
-// takeTurn waits until no other call reads the reader. The turn of this call ends when its reply is
+// acquire waits until no other call reads the reader. The turn of this call ends when its reply is
 // taken or discarded: only then is it known which batch is the next.
-func (in *invocation) takeTurn(r *reader) error {
+func (in *invocation) acquire(r *reader) error {
 	select {
 	case r.turn <- struct{}{}:
 	case <-in.scope.ctx.Done():
@@ -41,9 +41,9 @@ func (in *invocation) takeTurn(r *reader) error {
 	return nil
 }
 
-// giveBack makes batches the next ones again if the reply is discarded: Python was interrupted after they had arrived,
+// restoreIfDiscarded makes batches the next ones again if the reply is discarded: Python was interrupted after they had arrived,
 // or another batch failed. It comes before the end of the turn.
-func (in *invocation) giveBack(r *reader, batches func() []*cdevice.RecordBatch) {
+func (in *invocation) restoreIfDiscarded(r *reader, batches func() []*cdevice.RecordBatch) {
 	leave := in.results.settle
 	in.results.settle = func(taken bool) {
 		if !taken {
@@ -58,11 +58,11 @@ func readWhole(in *invocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := in.takeTurn(r); err != nil {
+	if err := in.acquire(r); err != nil {
 		return nil, err
 	}
 	var read []*cdevice.RecordBatch
-	in.giveBack(r, func() []*cdevice.RecordBatch { return read })
+	in.restoreIfDiscarded(r, func() []*cdevice.RecordBatch { return read })
 	all := []any{}
 	for {
 		b, err := r.Next(in.scope.ctx)
@@ -191,28 +191,6 @@ func (in *invocation) copyTo(o *object, dev device.Device) (any, error) {
 	return nil, typeErrorf("a %s has no memory", o.kind)
 }
 
-func (in *invocation) batch(b *cdevice.RecordBatch, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
-}
-
-func (in *invocation) array(a *cdevice.Array, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return in.results.issue(&object{kind: kindArray, array: a}), nil
-}
-
-// readerOf is the object of a new reader. The context of this call ends with it.
-func (in *invocation) readerOf(r *cdevice.RecordReader, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return in.results.issue(&object{kind: kindReader, reader: newReader(r, in.scope)}), nil
-}
-
 // deviceTypes are the names of devices, as to_device() has them.
 var deviceTypes = map[string]device.Type{
 	"cpu": device.CPU, "cuda": device.CUDA, "cuda_host": device.CUDAHost, "cuda_managed": device.CUDAManaged,
@@ -253,9 +231,4 @@ func synchronize(in *invocation) (any, error) {
 		return nil, o.array.Synchronize(in.scope.ctx)
 	}
 	return nil, typeErrorf("a %s has no event", o.kind)
-}
-
-// wrongKind says that a method is not one of an object.
-func wrongKind(want kind, o *object) error {
-	return typeErrorf("a %s is wanted, not a %s", want, o.kind)
 }

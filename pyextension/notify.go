@@ -13,7 +13,7 @@ import (
 const again = time.Millisecond
 
 func (server) Notify(number int64, fd int) {
-	c := numbered(number, false)
+	c := lookup(number, false)
 	if c == nil {
 		return
 	}

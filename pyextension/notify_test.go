@@ -49,7 +49,7 @@ func TestNotifyOfAFullPipe(t *testing.T) {
 		return number
 	}
 	kept, cancelled, taken := started(), started(), started()
-	ended := []*call{numbered(kept, false), numbered(cancelled, false), numbered(taken, false)}
+	ended := []*call{lookup(kept, false), lookup(cancelled, false), lookup(taken, false)}
 	close(let)
 	within.Seconds(t, "the end of the calls", func() error {
 		for _, c := range ended {
@@ -74,7 +74,7 @@ func TestNotifyOfAPipeWithoutAReader(t *testing.T) {
 	register(t, "waits", func() { <-let })
 	p := fullPipe(t)
 	number, _ := server{}.Call(request(t, "waits"), 0)
-	c := numbered(number, false)
+	c := lookup(number, false)
 	server{}.Notify(number, p.writer)
 	close(let)
 	<-c.done

@@ -4,6 +4,8 @@ package pyextension
 
 import (
 	"fmt"
+	"os"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -116,4 +118,17 @@ func (o *object) schemaOf() (*arrow.Schema, error) {
 		return o.schema, nil
 	}
 	return nil, typeErrorf("an %s has a field, not a schema", o.kind)
+}
+
+// release ends a handle, if it is one. It panics if a function has released what it had given away; a panic
+// must not end the Python process, which cannot know the function.
+func release(w handle.Word) {
+	defer func() {
+		if v := recover(); v != nil {
+			fmt.Fprintf(os.Stderr, "pyextension: an object was released that Python held: panic: %v\n\n%s", v, debug.Stack())
+		}
+	}()
+	if v := handle.Take(w); v != nil {
+		v.Release()
+	}
 }

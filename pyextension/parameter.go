@@ -294,30 +294,3 @@ func plainAny(sc *scope, v any) (any, error) {
 func wrongType(want string, got any) error {
 	return typeErrorf("%s is wanted, not %s", want, pythonType(got))
 }
-
-func pythonType(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "None"
-	case bool:
-		return "bool"
-	case int64, uint64:
-		return "int"
-	case float64:
-		return "float"
-	case string:
-		return "str"
-	case []byte:
-		return "bytes"
-	case []any:
-		return "list"
-	case dict:
-		return "dict"
-	case *source:
-		if v.object != nil {
-			return "arrowdevice." + v.object.kind.String()
-		}
-		return "an object with Arrow data"
-	}
-	return fmt.Sprintf("%T", v)
-}

@@ -154,10 +154,10 @@ func (r *reader) errTaken() error {
 	return nil
 }
 
-// lend returns a reader of the rest of the stream, owned by the caller, which takes it when it is asked for the
+// rest returns a reader of the rest of the stream, owned by the caller, which takes it when it is asked for the
 // first batch. Until then others can be lent: a consumer such as DuckDB asks for one to see the schema, and for another
 // one to read.
-func (r *reader) lend(what string) (*cdevice.RecordReader, error) {
+func (r *reader) rest(what string) (*cdevice.RecordReader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.errTaken(); err != nil {

@@ -99,6 +99,6 @@ func TestCancelAfterTheEnd(t *testing.T) {
 	number, _ := server{}.Call(request(t, "f", exported(t, 1)), 0)
 	require.NotZero(t, number)
 	close(open)
-	require.True(t, numbered(number, false).wait(time.Minute))
+	require.True(t, lookup(number, false).wait(time.Minute))
 	server{}.Cancel(number)
 }

@@ -3,7 +3,6 @@
 package pyextension
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -145,61 +144,4 @@ func sortedKeys(m reflect.Value) []reflect.Value {
 	keys := m.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 	return keys
-}
-
-var errNotCPU = fmt.Errorf("%w: the memory is that of a device, which the CPU cannot access: call to_host() first", arrow.ErrType)
-
-func (s *source) hostReader(sc *scope) (array.RecordReader, error) {
-	r, err := s.recordReader(sc)
-	if err != nil {
-		return nil, err
-	}
-	if !r.DeviceType().CPUAccessible() {
-		return nil, errNotCPU
-	}
-	rdr := r.HostReader(sc.ctx, nil)
-	sc.defers(rdr.Release)
-	return rdr, nil
-}
-
-func (s *source) hostBatch(sc *scope) (arrow.RecordBatch, error) {
-	b, err := s.recordBatch(sc)
-	if err != nil {
-		return nil, err
-	}
-	if !b.DeviceID().Type.CPUAccessible() {
-		return nil, errNotCPU
-	}
-	return owned[arrow.RecordBatch](sc)(b.HostView(sc.ctx))
-}
-
-func (s *source) hostArray(sc *scope) (arrow.Array, error) {
-	a, err := s.anArray(sc)
-	if err != nil {
-		return nil, err
-	}
-	if !a.DeviceID().Type.CPUAccessible() {
-		return nil, errNotCPU
-	}
-	return owned[arrow.Array](sc)(a.HostView(sc.ctx))
-}
-
-func (s *source) table(sc *scope) (arrow.Table, error) {
-	rdr, err := s.hostReader(sc)
-	if err != nil {
-		return nil, err
-	}
-	var batches []arrow.RecordBatch
-	defer func() { releaseAll(batches) }()
-	for rdr.Next() {
-		b := rdr.RecordBatch()
-		b.Retain()
-		batches = append(batches, b)
-	}
-	if err := rdr.Err(); err != nil {
-		return nil, err
-	}
-	t := array.NewTableFromRecords(rdr.Schema(), batches)
-	sc.defers(t.Release)
-	return t, nil
 }

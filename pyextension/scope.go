@@ -68,3 +68,13 @@ func (s *scope) close() {
 }
 
 func (s *scope) closed() bool { return s.isClosed }
+
+// owned returns a function that releases its argument at the end of the call.
+func owned[T interface{ Release() }](sc *scope) func(T, error) (T, error) {
+	return func(v T, err error) (T, error) {
+		if err == nil {
+			sc.defers(v.Release)
+		}
+		return v, err
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -48,8 +49,27 @@ type source struct {
 	stream int64
 }
 
+// requestReader reads a request.
+type requestReader struct {
+	decoder
+	sources []*source // moved out of their C structs at once, also if reading fails
+}
+
+func newRequest(data []byte) *requestReader {
+	d := &requestReader{decoder: decoder{data: data}}
+	d.arrow = func() (any, error) { return d.source() }
+	return d
+}
+
+// discard releases the objects that no call has taken over.
+func (d *requestReader) discard() {
+	for _, s := range d.sources {
+		s.discard()
+	}
+}
+
 // source reads an Arrow object and takes its contents over.
-func (d *decoder) source() (*source, error) {
+func (d *requestReader) source() (*source, error) {
 	b, err := d.take(1)
 	if err != nil {
 		return nil, err
@@ -156,7 +176,7 @@ func (s *source) discard() {
 	if s.array != nil {
 		s.array.Release()
 	}
-	*s = source{form: s.form, err: errors.New("it was used")}
+	*s = source{form: s.form, err: errors.New("the object was used before")}
 }
 
 func (s *source) recordReader(sc *scope) (*cdevice.RecordReader, error) {
@@ -308,12 +328,84 @@ func (s *source) refuse(want kind) error {
 	return typeErrorf("a %s is wanted, not %s", want, got)
 }
 
-// owned returns a function that releases its argument at the end of the call.
-func owned[T interface{ Release() }](sc *scope) func(T, error) (T, error) {
-	return func(v T, err error) (T, error) {
-		if err == nil {
-			sc.defers(v.Release)
-		}
-		return v, err
+func (s *source) hostReader(sc *scope) (array.RecordReader, error) {
+	r, err := s.recordReader(sc)
+	if err != nil {
+		return nil, err
 	}
+	if !r.DeviceType().CPUAccessible() {
+		return nil, errNotCPU
+	}
+	rdr := r.HostReader(sc.ctx, nil)
+	sc.defers(rdr.Release)
+	return rdr, nil
+}
+
+func (s *source) hostBatch(sc *scope) (arrow.RecordBatch, error) {
+	b, err := s.recordBatch(sc)
+	if err != nil {
+		return nil, err
+	}
+	if !b.DeviceID().Type.CPUAccessible() {
+		return nil, errNotCPU
+	}
+	return owned[arrow.RecordBatch](sc)(b.HostView(sc.ctx))
+}
+
+func (s *source) hostArray(sc *scope) (arrow.Array, error) {
+	a, err := s.anArray(sc)
+	if err != nil {
+		return nil, err
+	}
+	if !a.DeviceID().Type.CPUAccessible() {
+		return nil, errNotCPU
+	}
+	return owned[arrow.Array](sc)(a.HostView(sc.ctx))
+}
+
+func (s *source) table(sc *scope) (arrow.Table, error) {
+	rdr, err := s.hostReader(sc)
+	if err != nil {
+		return nil, err
+	}
+	var batches []arrow.RecordBatch
+	defer func() { releaseAll(batches) }()
+	for rdr.Next() {
+		b := rdr.RecordBatch()
+		b.Retain()
+		batches = append(batches, b)
+	}
+	if err := rdr.Err(); err != nil {
+		return nil, err
+	}
+	t := array.NewTableFromRecords(rdr.Schema(), batches)
+	sc.defers(t.Release)
+	return t, nil
+}
+
+func pythonType(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		return "bool"
+	case int64, uint64:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "str"
+	case []byte:
+		return "bytes"
+	case []any:
+		return "list"
+	case dict:
+		return "dict"
+	case *source:
+		if v.object != nil {
+			return "arrowdevice." + v.object.kind.String()
+		}
+		return "an object with Arrow data"
+	}
+	return fmt.Sprintf("%T", v)
 }

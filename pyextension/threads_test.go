@@ -71,7 +71,7 @@ func TestCallsOfManyThreads(t *testing.T) {
 		},
 		func(int) { ends(describe) },
 		func(int) { assert.Empty(t, ends(exit).text) })
-	assert.ErrorContains(t, Check(), "it is registered twice")
+	assert.ErrorContains(t, Check(), "the name is registered twice")
 }
 
 // A reader is read by one call at a time, while others lend it and give batches back.
@@ -100,7 +100,7 @@ func TestReaderOfManyThreads(t *testing.T) {
 			}
 		}
 		lend := func(int) {
-			if lent, err := r.lend("a test"); err == nil {
+			if lent, err := r.rest("a test"); err == nil {
 				lent.Release()
 			}
 		}

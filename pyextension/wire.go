@@ -45,14 +45,13 @@ func (d dict) get(key string) any {
 	return nil
 }
 
-// decoder reads a request. It moves Arrow objects out of their C structs at once and appends them to
-// sources, also if it returns an error.
+// decoder reads values.
 type decoder struct {
-	data    []byte
-	sources []*source
+	data  []byte
+	arrow func() (any, error) // reads an Arrow object
 }
 
-// value reads the next value: nil, bool, int64, uint64, float64, string, []byte, []any, dict or *source.
+// value reads the next value: nil, bool, int64, uint64, float64, string, []byte, []any, dict, or what arrow returns.
 func (d *decoder) value() (any, error) {
 	letter, err := d.take(1)
 	if err != nil {
@@ -81,7 +80,7 @@ func (d *decoder) value() (any, error) {
 	case wireDict:
 		return d.dict()
 	case wireArrow:
-		return d.source()
+		return d.arrow()
 	}
 	return nil, fmt.Errorf("request: unknown letter %q", letter)
 }

@@ -10,63 +10,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/interop/dlpack"
 )
 
-// tensor imports a DLPack tensor, whose ownership goes to the import.
-func (s *source) tensor() (*cdevice.Array, error) {
-	address := s.data
-	s.data = 0
-	if s.form == formLegacyTensor {
-		t := dlpack.ManagedTensorFromPtr(address)
-		opts, err := tensorOptions(t.Tensor.Device, s.stream)
-		if err != nil {
-			t.Delete()
-			return nil, err
-		}
-		return dlpack.ImportLegacy(t, opts...)
-	}
-	t := dlpack.ManagedTensorVersionedFromPtr(address)
-	if t.Major != dlpack.MajorVersion {
-		return dlpack.Import(t, withGIL) // the rest of the struct cannot be read: it says so
-	}
-	opts, err := tensorOptions(t.Tensor.Device, s.stream)
-	if err != nil {
-		t.Delete()
-		return nil, err
-	}
-	return dlpack.Import(t, opts...)
-}
-
-var withGIL = dlpack.WithImportOptions(cdevice.WithGIL())
-
-// tensorOptions are those of an import of a tensor that is ready in the order of a stream; -1 is no
-// stream.
-func tensorOptions(d dlpack.Device, stream int64) ([]dlpack.ImportOption, error) {
-	if stream < 0 {
-		return []dlpack.ImportOption{withGIL}, nil
-	}
-	dev, err := device.Open(device.ID{Type: device.Type(d.Type), Ordinal: int64(d.ID)})
-	if err != nil {
-		return nil, err
-	}
-	s, _, err := dlpack.StreamOf(dev, stream)
-	if err != nil {
-		return nil, err
-	}
-	return []dlpack.ImportOption{withGIL, dlpack.WithStream(s)}, nil
-}
-
-// discardTensor calls the deleter of a tensor that was not imported.
-func (s *source) discardTensor() {
-	if s.form == formLegacyTensor {
-		dlpack.ManagedTensorFromPtr(s.data).Delete()
-	} else {
-		dlpack.ManagedTensorVersionedFromPtr(s.data).Delete()
-	}
-}
-
 // exportTensor makes the struct of a __dlpack__ capsule, and returns its address. It runs on the
 // thread of the consumer, whose stream is the one of the call.
 func exportTensor(in *invocation) (any, error) {
-	a, err := in.theArray()
+	a, err := in.arrayObject()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +65,7 @@ func asBufferError(err error) error {
 
 // tensorDevice is what __dlpack_device__ returns.
 func tensorDevice(in *invocation) (any, error) {
-	a, err := in.theArray()
+	a, err := in.arrayObject()
 	if err != nil {
 		return nil, err
 	}
@@ -128,16 +75,4 @@ func tensorDevice(in *invocation) (any, error) {
 		return []any{int64(id.Type), int64(0)}, nil // DLPack numbers no pinned and managed memory
 	}
 	return []any{int64(id.Type), max(id.Ordinal, 0)}, nil
-}
-
-// theArray returns the array that the call is about.
-func (in *invocation) theArray() (*cdevice.Array, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
-	if o.kind != kindArray {
-		return nil, wrongKind(kindArray, o)
-	}
-	return o.array, nil
 }
