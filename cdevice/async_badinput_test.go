@@ -152,18 +152,6 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 
 // Rules of the specification that no other test is named after.
 
-// A nil context is an error that names it, and the handler is released: ExportAsync owned it.
-func TestAsyncProducerRefusesANilContext(t *testing.T) {
-	settles(t)
-	c := cpeer.NewConsumer(cpeer.Behaviour{})
-	defer c.Free()
-	//lint:ignore SA1012 this is the mistake
-	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.EqualError(t, err, "cdevice: export: ctx = nil, want a context: invalid")
-	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
-}
-
 // TestAsyncStreamCalls is about the threads of a stream's calls.
 func TestAsyncStreamCalls(t *testing.T) {
 	// on_error and release must not call the producer: even if batches are ready, requested, or the stream is closed meanwhile.

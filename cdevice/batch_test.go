@@ -15,7 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 func TestHostViewOfAWrappedBatchIsTheBatch(t *testing.T) {
@@ -331,16 +330,4 @@ func TestImportNamesTheColumnWhoseTypeCannotBe(t *testing.T) {
 	_, err := cdevice.ImportRecordBatchWithSchema(in, schema)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.ErrorContains(t, err, "cdevice: import: schema.field[1].type: invalid: the data type panics")
-}
-
-// Which argument is missing is said.
-func TestWrapNamesTheMissingArgument(t *testing.T) {
-	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 0)
-	defer rec.Release()
-	_, err := cdevice.WrapRecordBatch(nil, device.CPUDevice())
-	assert.EqualError(t, err, "cdevice: wrap: RecordBatch = nil, want a record batch of arrow-go: invalid")
-	_, err = cdevice.WrapRecordBatch(rec, nil)
-	assert.EqualError(t, err, "cdevice: wrap: device = nil, want the device that the memory lives on: invalid")
-	_, err = cdevice.WrapRecordBatch(rec, (*cudaalloc.Device)(nil))
-	assert.EqualError(t, err, "cdevice: wrap: device = nil, want the device that the memory lives on: invalid")
 }

@@ -2,7 +2,6 @@ package cdevice_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -85,15 +84,6 @@ func TestReleaseEndsAStreamThatManyRead(t *testing.T) {
 	r.Release()
 	wg.Wait() // without an end, they would read for ever
 	assert.EqualValues(t, 1, stops.Load())
-}
-
-func TestNextAfterReleaseIsAnError(t *testing.T) {
-	r, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
-	require.NoError(t, err)
-	require.True(t, r.Next())
-	r.Release()
-	assert.False(t, r.Next())
-	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased, "it must not look like the end")
 }
 
 // The last release during a call takes the batch that the call gave, too.
@@ -331,35 +321,12 @@ func TestErrInsideTheSource(t *testing.T) {
 
 func TestNewReadersNameWhatIsMissing(t *testing.T) {
 	for _, err := range []error{
-		errorOf(cdevice.NewRecordReader(numberedSchema, 0, yielding(nil))),
-		errorOf(readerFunc(numberedSchema, -1, nextOf(nil), nil)),
-		errorOf(cdevice.NewArrayReader(arrow.Field{Type: arrow.PrimitiveTypes.Int8}, 0, func(func(*cdevice.Array, error) bool) {})),
+		second(cdevice.NewRecordReader(numberedSchema, 0, yielding(nil))),
+		second(readerFunc(numberedSchema, -1, nextOf(nil), nil)),
+		second(cdevice.NewArrayReader(arrow.Field{Type: arrow.PrimitiveTypes.Int8}, 0, func(func(*cdevice.Array, error) bool) {})),
 	} {
 		assert.ErrorContains(t, err, "cdevice: new: device_type = ")
 	}
-	for want, err := range map[string]error{
-		"cdevice: new: schema = nil":        errorOf(cdevice.NewRecordReader(nil, device.CPU, yielding(nil))),
-		"cdevice: new: batches = nil":       errorOf(cdevice.NewRecordReader(numberedSchema, device.CPU, nil)),
-		"cdevice: new: next = nil,":         errorOf(readerFunc(numberedSchema, device.CPU, nil, nil)),
-		"cdevice: wrap: RecordReader = nil": errorOf(cdevice.WrapRecordReader(nil, device.CPUDevice())),
-		"cdevice: wrap: Chunked = nil":      errorOf(cdevice.WrapChunked(nil, device.CPUDevice())),
-	} {
-		assert.ErrorContains(t, err, want)
-		assert.ErrorIs(t, err, arrow.ErrInvalid)
-	}
-}
-
-func errorOf[T any](_ T, err error) error { return err }
-
-// A host reader without a context has an error, and takes no batch.
-func TestHostReaderWithoutAContext(t *testing.T) {
-	checkLeaks(t)
-	r := newScript(t, numbered(t, 1)...).reader(t)
-	var none context.Context
-	h := r.HostReader(none, nil)
-	assert.False(t, h.Next())
-	assert.ErrorContains(t, h.Err(), "cdevice: read: ctx = nil, want a context")
-	h.Release()
 }
 
 // A call that waits behind another one when the last reference goes does not ask the source.

@@ -1,14 +1,11 @@
 package cdevice_test
 
 import (
-	"context"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -180,37 +177,6 @@ func TestTypedNilDictionaryIsAnError(t *testing.T) {
 	defer data.Release()
 	_, err := cdevice.WrapArray(dataOnly{index, data}, device.CPUDevice())
 	assert.ErrorContains(t, err, "cdevice: wrap: array.dictionary")
-}
-
-// Each library reads the other's exports, where cdata is right.
-func TestPlainCDataReadsWhatWeExport(t *testing.T) {
-	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null,"ccc"]`))
-	var out cdevice.CArrowDeviceArray
-	schema := garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), &out, schema))
-	plain := (*cdata.CArrowArray)(abi.Pointer(addressOf(&out.Array)))
-	back, err := cdata.ImportCRecordBatch(plain, schema)
-	require.NoError(t, err)
-	defer back.Release()
-	assert.True(t, array.RecordEqual(rec, back))
-}
-
-func TestWeReadWhatPlainCDataExports(t *testing.T) {
-	mem := mallocator.NewMallocator() // cdata does not pin exported memory
-	arr, _, err := array.FromJSON(mem, arrow.BinaryTypes.String, strings.NewReader(`["a",null,"ccc"]`))
-	require.NoError(t, err)
-	defer arr.Release()
-	rec := oneColumn(t, arr)
-	in := &cdevice.CArrowDeviceArray{DeviceID: -1, DeviceType: int32(device.CPU)}
-	schema := new(cdata.CArrowSchema)
-	cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(abi.Pointer(addressOf(&in.Array))), schema)
-	back, err := validated(cdevice.ImportRecordBatch(in, schema))
-	require.NoError(t, err)
-	defer back.Release()
-	view, err := back.HostView(context.Background())
-	require.NoError(t, err)
-	defer view.Release()
-	assert.True(t, array.RecordEqual(rec, view))
 }
 
 // cdata's release callback is Go and passes the struct to C: the struct's allocation must hold no
