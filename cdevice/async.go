@@ -27,7 +27,7 @@ type AsyncStream struct {
 // ImportAsync fills *handler with the callbacks of a new stream. The caller then passes the handler
 // to a producer, and [AsyncStream.Reader] waits for the producer's schema:
 //
-//	stream, err := cdevice.ImportAsync(ctx, handler, 0, 0, 8)
+//	stream, err := cdevice.ImportAsync(ctx, handler, 8)
 //	if err != nil {
 //		return err
 //	}

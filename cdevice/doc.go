@@ -131,7 +131,7 @@
 // fills a handler, which the program passes to a producer, and makes a reader of the batches;
 // [ExportAsync] is the producer for the handler of another library:
 //
-//	stream, err := cdevice.ImportAsync(ctx, handler, 0, 8)
+//	stream, err := cdevice.ImportAsync(ctx, handler, 8)
 //	err = start(handler)                                     // any producer
 //	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading holds the producer back
 //	err = stream.Close(ctx)                                  // cancels, and waits for the producer
