@@ -24,13 +24,13 @@ type call struct {
 
 	mu        sync.Mutex // the rest
 	reply     []byte     // once done is closed
-	results   results    // what the reply has
+	results   results    // the objects in the reply
 	finished  bool
 	cancelled bool
 	notify    []int // file descriptors to which the number is not yet written
 }
 
-// server is what capi asks.
+// server implements capi.Server.
 type server struct{}
 
 func (server) Call(data []byte, wait time.Duration) (int64, []byte) {
@@ -187,7 +187,7 @@ func (c *call) wait(limit time.Duration) bool {
 	}
 }
 
-// take returns the reply to the one who waited.
+// take returns the reply to the waiting caller.
 func (c *call) take() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -83,7 +83,7 @@ func TestCancelledBeforeItBegins(t *testing.T) {
 	server{}.Release(stream.handle)
 }
 
-// A read_all that is cancelled, or that ends with an error, gives back what it has read.
+// A read_all that is cancelled, or ends with an error, loses no batch: the next read returns those it has read.
 func TestInterruptedReadAll(t *testing.T) {
 	nothingIsLeft(t)
 	let, third := make(chan error), make(chan struct{})

@@ -31,7 +31,7 @@ func register(t *testing.T, name string, f any, opts ...Option) {
 	require.NoError(t, Check())
 }
 
-// request makes a request. Its arguments are what encoder.value takes, and arrows.
+// request makes a request. Its arguments are values that encoder.value accepts, and arrows.
 func request(t *testing.T, name string, args ...any) []byte {
 	t.Helper()
 	var e encoder

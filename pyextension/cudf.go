@@ -8,7 +8,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// forCuDF makes of a batch or array what libcudf imports.
+// forCuDF converts a batch or array to one that libcudf imports.
 func forCuDF(in *invocation) (any, error) {
 	o, err := in.object()
 	if err != nil {

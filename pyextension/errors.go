@@ -17,7 +17,7 @@ import (
 type exception struct {
 	kind string
 	text string
-	err  error // what it wraps, or nil
+	err  error // the wrapped error, or nil
 }
 
 func (e *exception) Error() string { return e.text }

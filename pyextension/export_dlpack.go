@@ -63,7 +63,7 @@ func asBufferError(err error) error {
 	return &exception{kind: "BufferError", text: err.Error(), err: err}
 }
 
-// tensorDevice is what __dlpack_device__ returns.
+// tensorDevice returns the result of __dlpack_device__.
 func tensorDevice(in *invocation) (any, error) {
 	a, err := in.arrayObject()
 	if err != nil {

@@ -232,7 +232,7 @@ func (f *function) addResults(t reflect.Type) error {
 	return nil
 }
 
-// run calls the function with the arguments of a request, and returns what the reply has.
+// run calls the function with the arguments of a request, and returns the value for the reply.
 func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 	if len(args) != len(f.params) {
 		return nil, typeErrorf("%s: %d arguments for %d parameters", f.name, len(args), len(f.params))

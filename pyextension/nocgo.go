@@ -2,4 +2,4 @@
 
 package pyextension
 
-import _ "github.com/arrowdevice/arrowdevice/internal/abi" // says what is missing
+import _ "github.com/arrowdevice/arrowdevice/internal/abi" // fails to build with the reason

@@ -28,7 +28,7 @@ func (k kind) String() string {
 	return map[kind]string{kindBatch: "RecordBatch", kindReader: "RecordReader", kindArray: "Array", kindSchema: "Schema"}[k]
 }
 
-// object is what a Python object of this library holds, under a handle. One of its fields is set, as its
+// object is the Go value behind a Python object of this library, under a handle. One of its fields is set, as its
 // kind says; the object owns it.
 type object struct {
 	kind   kind
@@ -120,7 +120,7 @@ func (o *object) schemaOf() (*arrow.Schema, error) {
 	return nil, typeErrorf("an %s has a field, not a schema", o.kind)
 }
 
-// release ends a handle, if it is one. It panics if a function has released what it had given away; a panic
+// release ends a handle, if it is one. The object panics if a function has released a reference that it had passed on; a panic
 // must not end the Python process, which cannot know the function.
 func release(w handle.Word) {
 	defer func() {

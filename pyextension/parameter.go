@@ -18,9 +18,9 @@ import (
 type converter struct {
 	// python is the type as annotations of Python have it.
 	python string
-	// from converts an argument. What has to be released at the end of the call is left to the scope.
+	// from converts an argument. The scope releases temporary objects at the end of the call.
 	from func(*scope, any) (reflect.Value, error)
-	// to converts a result, whose reference it takes over even if it fails, to what encoder.value takes.
+	// to converts a result to a value for encoder.value. It takes the reference to the result, even if it fails.
 	to func(*results, reflect.Value) (any, error)
 }
 
@@ -249,8 +249,8 @@ func optionalConverter(t reflect.Type) (*converter, error) {
 	}, nil
 }
 
-// fromAny is what an argument is without a declared type: nil, bool, int64, uint64, float64,
-// string, []byte, []any, map[string]any, or what source.anything returns.
+// fromAny converts an argument for a parameter of type any: to nil, bool, int64, uint64, float64,
+// string, []byte, []any, map[string]any, or the result of source.anything.
 func fromAny(sc *scope, v any) (reflect.Value, error) {
 	result, err := plainAny(sc, v)
 	if err != nil {

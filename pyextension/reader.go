@@ -17,7 +17,7 @@ type reader struct {
 	scope *scope // of the function that returned it: its context ends with the reader
 
 	mu       sync.Mutex
-	consumed string // what took the rest of the stream
+	consumed string // the consumer of the rest of the stream
 	closed   bool
 	next     chan batch             // of a Next that is in progress, or whose batch was not taken
 	back     []*cdevice.RecordBatch // that were read for a call whose reply was not taken
@@ -36,7 +36,7 @@ func (b batch) release() {
 	}
 }
 
-// errGoexit is what a read ends with whose goroutine ended before it returned.
+// errGoexit is the error of a read whose goroutine ended before the read returned.
 var errGoexit = &exception{kind: "Panic", text: "the code of the stream ended its goroutine with runtime.Goexit"}
 
 func newReader(r *cdevice.RecordReader, s *scope) *reader {
@@ -110,7 +110,7 @@ func (r *reader) read() batch {
 	return batch{b, nil}
 }
 
-// discard releases what is read by start, after the end of the context, since the source may wait for it.
+// discard ends the context, since the source may wait for it, and releases the batch that start reads.
 func (r *reader) discard(next chan batch) {
 	r.scope.end()
 	go func() {
@@ -132,7 +132,7 @@ func (r *reader) unread(batches []*cdevice.RecordBatch) {
 	r.back = append(batches, r.back...)
 }
 
-// take gives the rest of the stream to one consumer, what, and returns the reader, borrowed.
+// take claims the rest of the stream for one consumer, named by what, and returns the reader, borrowed.
 func (r *reader) take(what string) (*cdevice.RecordReader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

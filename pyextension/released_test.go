@@ -37,7 +37,7 @@ func stream(t *testing.T, batches int, end error) replied {
 	return ask(t, "stream", exported(t, 7)).value.(replied)
 }
 
-// What a call has made, and does not hand over, is released, and so is what it was given.
+// Objects that a call has made and does not return are released, and so are its arguments.
 func TestEveryCallReleasesItsOwn(t *testing.T) {
 	broken := errors.New("disk on fire")
 	for name, c := range map[string]struct {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// scope is what a call of a function needs until it is over: its context, and what is released at
+// scope is the context of a call of a function, and the list of objects to release at
 // its end. The context lives longer than the call if readers that the function returned do.
 type scope struct {
 	ctx    context.Context
@@ -31,7 +31,7 @@ func newScope() *scope {
 // hold keeps the context until drop.
 func (s *scope) hold() { s.users.Add(1) }
 
-// under keeps the context of another scope as long as its own: it uses what needs that one.
+// under keeps the context of another scope as long as its own, for objects that depend on the other.
 func (s *scope) under(parent *scope) {
 	parent.hold()
 	s.parents = append(s.parents, parent)
@@ -54,7 +54,7 @@ func (s *scope) end() { s.cancel(context.Canceled) }
 // defers calls f at the end of the call.
 func (s *scope) defers(f func()) { s.atEnd = append(s.atEnd, f) }
 
-// close ends the call: it calls what was deferred, the last first, as defer does. If one of them
+// close ends the call: it calls the deferred functions, the last first, as defer does. If one of them
 // panics, the next close goes on behind it.
 func (s *scope) close() {
 	for len(s.atEnd) > 0 {

@@ -214,7 +214,7 @@ func TestReleaseOfAResult(t *testing.T) {
 	assert.NotPanics(t, func() { server{}.Release(o.handle) })
 }
 
-// A function that releases what it borrowed is told so, and the process lives.
+// A function that releases a borrowed argument gets an exception, and the process goes on.
 func TestReleaseOfABorrowedArgument(t *testing.T) {
 	register(t, "releases", func(b *cdevice.RecordBatch) { b.Release() })
 	got := ask(t, "releases", exported(t, 1))

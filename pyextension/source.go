@@ -35,8 +35,8 @@ const (
 	ofColumn form = 0x80 // added to the form of a stream for a parameter of type any: it has the chunks of a column
 )
 
-// source is an Arrow object of a request. It owns what it holds until it is imported or discarded, which
-// happens once.
+// source is an Arrow object of a request. It owns its structs and references until it is imported or discarded,
+// which happens once.
 type source struct {
 	form   form
 	column bool  // with formDeviceStream and formStream
@@ -118,7 +118,7 @@ func (d *requestReader) source() (*source, error) {
 	return s, err
 }
 
-// cStruct is what moving a C struct takes.
+// cStruct describes a C struct that can be moved.
 type cStruct struct {
 	name            string
 	size, releaseAt uintptr
@@ -143,7 +143,7 @@ func move(from uintptr, what cStruct) (uintptr, error) {
 	return to, err
 }
 
-// discard releases what was not imported. After an import there is nothing left.
+// discard releases the object, unless it was imported.
 func (s *source) discard() {
 	if s.object != nil {
 		s.object.drop()
@@ -288,7 +288,7 @@ func (s *source) aSchema() (*arrow.Schema, error) {
 	return nil, s.refuse(kindSchema)
 }
 
-// anything is what the object is by itself, for a parameter of type any.
+// anything imports the object as the type that it declares, for a parameter of type any.
 func (s *source) anything(sc *scope) (any, error) {
 	switch s.form {
 	case formDeviceStream, formStream:

@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// A request and a reply are values in a form of their own: a letter, then what follows from it,
+// A request and a reply are values in a format of their own: a letter, then the content that the letter implies,
 // numbers in little endian. python/arrowdevice/_values.py is the other side.
 const (
 	wireNone   = 'N'
@@ -21,7 +21,7 @@ const (
 	wireBytes  = 'B' // uint32 size, bytes
 	wireList   = 'L' // uint32 count, values
 	wireDict   = 'M' // uint32 count, as often: uint32 size, UTF-8, a value
-	wireArrow  = 'A' // requests: a form, and what it has (see source)
+	wireArrow  = 'A' // requests: a form, and its content (see source)
 	wireObject = 'O' // replies: kind, uint64 handle, int32 device type, int64 device ID, int64 rows
 	wireResult = 'R' // a reply with a value
 	wireError  = 'E' // a reply with an error: uint32 size, kind, uint32 size, text
@@ -51,7 +51,7 @@ type decoder struct {
 	arrow func() (any, error) // reads an Arrow object
 }
 
-// value reads the next value: nil, bool, int64, uint64, float64, string, []byte, []any, dict, or what arrow returns.
+// value reads the next value: nil, bool, int64, uint64, float64, string, []byte, []any, dict, or the result of arrow.
 func (d *decoder) value() (any, error) {
 	letter, err := d.take(1)
 	if err != nil {
@@ -187,7 +187,7 @@ func (e *encoder) count(letter byte, n int) {
 	e.data = binary.LittleEndian.AppendUint32(append(e.data, letter), uint32(n))
 }
 
-// tooLong is an error for what a count of 32 bits does not hold.
+// tooLong is the error for a size that 32 bits cannot hold.
 func tooLong(n int) error {
 	if n > math.MaxUint32 {
 		return fmt.Errorf("a value of %d bytes or elements is too long", n)
@@ -195,7 +195,7 @@ func tooLong(n int) error {
 	return nil
 }
 
-// value writes what decoder.value reads, and *object.
+// value writes the values that decoder.value reads, and *object.
 func (e *encoder) value(v any) error {
 	switch v := v.(type) {
 	case nil:
