@@ -63,7 +63,7 @@ func TestServerRefuses(t *testing.T) {
 	assert.JSONEq(t, pairNext, rows(t, got))
 	got.Release()
 
-	// After a failure they may be written to, until the server has let go of them.
+	// After a failure the server may write to them, until it has closed the region.
 	request.Model = "fail"
 	_, err = s.Infer(bounded(t), request)
 	assert.Equal(t, codes.Internal, status.Code(err), err)

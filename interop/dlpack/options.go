@@ -13,7 +13,7 @@ const (
 	opImport = "dlpack: import"
 )
 
-// Options are interfaces, so that one of them, WithStream, is an option of both, and the others of one only.
+// Options are interfaces, so that WithStream is an option of exports and imports, and each other option of one of them.
 
 // ExportOption is an option of an export.
 type ExportOption interface{ applyExport(*exportOptions) }

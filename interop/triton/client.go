@@ -34,8 +34,8 @@ func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
 	return &Client{conn: conn, usages: map[*Region]*usage{}}, nil
 }
 
-// Register makes the server open a region. If ctx ends it, the server may have opened it nevertheless: Unregister it before
-// Close, as after success. Triton refuses a name that is registered already.
+// Register makes the server open a region. If ctx ends first, the server may open it nevertheless: Unregister it before Close,
+// as after success. Triton refuses a name that is already registered.
 func (c *Client) Register(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Register", ctx, r); err != nil {
 		return err
@@ -49,9 +49,9 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 	return err
 }
 
-// Infer sends a request and waits for its response. Before, it waits until batches of its Outputs that are not released
-// are, so release them, or give ctx an end. It holds the regions until it returns: closing one meanwhile frees it
-// later. After an error of ctx or of the connection, the server may still be using them: Unregister waits for that.
+// Infer sends a request and waits for its response. It first waits for all batches obtained from r.Outputs to be released; use
+// a context with a deadline to bound the wait. It retains the regions until it returns, so closing one meanwhile frees it later.
+// After an error of ctx or of the connection, the server may still be using them: Unregister waits for that.
 func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err := argument.Context("triton: Infer", ctx); err != nil {
 		return nil, err
@@ -70,16 +70,16 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	known := false
 	defer func() { c.end(regions, outputs, known) }()
 	reply, err := c.invoke(ctx, "ModelInfer", r.message())
-	known = answered(err)
+	known = requestEnded(err)
 	if err != nil {
 		return nil, err
 	}
 	return parseResponse(reply)
 }
 
-// Unregister makes the server close a region, and returns without an error when it has: then the region may be closed. It
-// first waits for calls of Infer of this client that have the region, and then, since a server keeps it open for requests
-// whose callers are gone, asks for its status until it is not listed. ctx ends all of these waits; a second call goes on.
+// Unregister makes the server close a region. When it returns nil, the server has closed it, and the region may be closed. It
+// first waits for calls of Infer of this client that use the region. Since a server keeps a region open for requests whose
+// callers have gone, it then polls its status until the server does not list it. If ctx ends the wait, call it again.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	return nil
 }
 
-// The pauses between two questions for the status of a region. Triton has no call that waits.
+// The pauses between polls of the status of a region. Triton has no call that waits.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 50 * time.Millisecond
@@ -165,9 +165,9 @@ func checkCall(call string, ctx context.Context, r *Region) error {
 	return nil
 }
 
-// answered reports whether an error came from the server after it had ended the request. gRPC itself makes errors of all
-// other codes.
-func answered(err error) bool {
+// requestEnded reports whether an error shows that the server has ended the request. Errors of the other codes may be from gRPC
+// itself.
+func requestEnded(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
 		return true
@@ -175,7 +175,7 @@ func answered(err error) bool {
 	return false
 }
 
-// begin holds the regions of a request until end. It waits for outputs before it holds a region.
+// begin claims the outputs of a request, which may wait, and then acquires its regions, until end.
 func (c *Client) begin(ctx context.Context, regions []*Region, outputs []*Outputs) (err error) {
 	var held []*Region
 	var claimed []*Outputs

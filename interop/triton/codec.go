@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec passes messages that are made already, as the content type of protobuf.
+// codec sends and receives encoded messages, with the content type of protobuf.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }

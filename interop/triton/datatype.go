@@ -19,7 +19,7 @@ type datatype struct {
 	width int64  // the bytes of an element
 }
 
-// The types whose values Triton stores as Arrow does. Triton has no dates and times: theirs are numbers.
+// datatypes are the types whose values Triton stores as Arrow does. It has no dates and times: they become numbers.
 var datatypes = map[arrow.Type]datatype{
 	arrow.INT8: {"INT8", 1}, arrow.INT16: {"INT16", 2}, arrow.INT32: {"INT32", 4}, arrow.INT64: {"INT64", 8},
 	arrow.UINT8: {"UINT8", 1}, arrow.UINT16: {"UINT16", 2}, arrow.UINT32: {"UINT32", 4}, arrow.UINT64: {"UINT64", 8},
@@ -54,7 +54,7 @@ func elements(dt arrow.DataType) (of datatype, lists []int64, err error) {
 	}
 }
 
-// instead returns what a type could be replaced by.
+// instead returns the remedy for a type that is not supported.
 func instead(dt arrow.DataType) string {
 	switch dt.ID() {
 	case arrow.BOOL:

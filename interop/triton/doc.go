@@ -1,9 +1,8 @@
 // Package triton shares record batches with a Triton Inference Server of the same machine, as regions of its CUDA shared
 // memory: the server reads the columns where they are, and writes its results where the program reads them as a batch.
 //
-// The package makes the messages of Triton's gRPC API (inference.GRPCInferenceService) as bytes, so it needs no generated
-// code: a [Client] sends them over a connection, and a program that has Triton's client for Go unmarshals them into its
-// types. The bodies of the HTTP requests that register a region are there as well.
+// A [Client] sends the requests of Triton's gRPC API (inference.GRPCInferenceService) over a connection of the program. It needs
+// no generated code.
 //
 //	shared, err := batch.CopyTo(ctx, gpu.Shareable())        // memory that another process can open
 //	in, err := triton.NewRegion(ctx, "features", shared)     // waits for the copy: Triton knows no events
@@ -20,7 +19,8 @@
 //
 // # Types
 //
-// A column is a tensor of shape [rows]. These types are stored as Triton's are; others are refused by name:
+// A column is a tensor of shape [rows]. Triton stores these types as Arrow does; an error names a column of
+// another type:
 //
 //	Arrow                                                Triton
 //	int8 ... int64, uint8 ... uint64                     INT8 ... INT64, UINT8 ... UINT64
@@ -34,10 +34,10 @@
 //
 // # Ownership
 //
-// A region holds its memory until Close, and must not be closed before the server has closed it, or is gone.
-// [Client.Unregister] tells: a server keeps a region open for requests whose callers have left. If the server has died,
-// Unregister is an error of the connection, and Close is safe. A batch of Outputs holds their memory on its own.
+// A region retains its memory until Close. It must not be closed while the server has it open, which a server does as long as
+// requests use it, even after their callers have gone: [Client.Unregister] returns once the server has closed it. If the server
+// has died, Unregister returns an error of the connection, and Close is safe. A batch of Outputs retains their memory.
 //
-// Memory in the pool of the GPU cannot be shared, nor can pinned, managed and plain host memory; CopyTo with Device.Shareable
-// copies them. Whoever has the handle of a region can read and write the whole allocation.
+// Memory in the pool of the GPU cannot be shared, nor can pinned, managed or host memory: CopyTo with Device.Shareable makes a
+// copy that can. A process that has the handle of a region can read and write the whole allocation.
 package triton

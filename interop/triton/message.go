@@ -105,7 +105,7 @@ func lists(message []byte, region string) (listed bool, err error) {
 	return listed, err
 }
 
-// maxOutputs bounds the outputs of a response: an empty one takes two bytes of the message, and 150 here.
+// maxOutputs bounds the outputs of a response: an empty one takes two bytes of the message, and 150 of memory.
 const maxOutputs = 1 << 16
 
 // parseResponse reads the message ModelInferResponse. Outputs.Batch checks whether it has the outputs of a request. The

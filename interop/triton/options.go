@@ -31,8 +31,8 @@ func optionsOf(call string, opts []RegionOption) (*regionOptions, error) {
 	return &o, o.err
 }
 
-// WithDeviceID gives the number that the GPU has in the server, where it is not the one in this
-// process: each process counts the GPUs that its CUDA_VISIBLE_DEVICES lists.
+// WithDeviceID sets the number of the GPU in the server, if it differs from that in this process: each process
+// numbers the GPUs that its CUDA_VISIBLE_DEVICES lists.
 func WithDeviceID(id int64) RegionOption {
 	return func(o *regionOptions) {
 		if id < 0 && o.err == nil {
@@ -42,8 +42,9 @@ func WithDeviceID(id int64) RegionOption {
 	}
 }
 
-// WithShape gives a column of [NewRegion] another shape of as many elements: [rows, 1] for a model that
-// takes batches of vectors, or [1, rows] for one without a batch dimension.
+// WithShape gives a column of [NewRegion] another shape of the same number of elements: [rows, 1] for a model that
+// takes batches of vectors, or [1, rows] for one without a batch dimension. It is an error of [NewOutputs], since the
+// server sets the shapes of outputs.
 func WithShape(column string, shape ...int64) RegionOption {
 	return func(o *regionOptions) {
 		o.shapes = append(o.shapes, columnShape{column, slices.Clone(shape)})
@@ -58,7 +59,7 @@ func (o *regionOptions) device(gpu device.Device) int64 {
 	return gpu.ID().Ordinal
 }
 
-// reshape gives tensors the shapes of WithShape.
+// reshape sets the shapes of WithShape.
 func (o *regionOptions) reshape(tensors []Tensor) error {
 	for _, s := range o.shapes {
 		i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == s.column })

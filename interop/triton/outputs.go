@@ -14,12 +14,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Outputs are a region that the server writes the outputs of a model to, and that the caller reads as a batch.
+// Outputs is a region to which the server writes the outputs of a model, and that the program reads as a batch.
 //
-// One request at a time may have them, and none while a batch of them is in use, because a batch is immutable. A Client
-// keeps to that: it waits until the batches are released and work that uses them has completed. It refuses Outputs after a
-// request whose end is not known, since the server may still write to them, until Unregister. A program that sends
-// messages itself keeps to it on its own.
+// Outputs may be used by one request at a time, and by none while a batch of them is in use, because a batch is immutable.
+// [Client.Infer] waits until the batches are released and the work that uses them has completed. It refuses Outputs after a
+// request whose end is not known, since the server may still write to them, until [Client.Unregister] returns.
 type Outputs struct {
 	region *Region
 	gpu    device.Device
@@ -28,19 +27,19 @@ type Outputs struct {
 	start  device.Ptr
 
 	mu      sync.Mutex
-	busy    bool          // a request has them
+	busy    bool          // a request uses them
 	unknown bool          // the end of the last request is not known
 	batches int           // that are not released
-	freed   chan struct{} // is closed when the last batch is released; nil: nobody waits for that
+	freed   chan struct{} // closed when the last batch is released; nil if no call waits
 }
 
-// align is the alignment of each output: what CUDA's allocations have.
+// align is the alignment of each output, that of CUDA's allocations.
 const align = 256
 
-// NewOutputs allocates a region for the outputs that a schema has as fields, of at most rows rows, in memory of gpu that is
-// not in a pool. The field's name is the output's; its type is one that NewRegion takes.
+// NewOutputs allocates a region of gpu's shareable memory for outputs of at most rows rows. Each field of the schema is an
+// output of the model: its name is that of the output, and its type one that NewRegion accepts.
 //
-// ctx ends a wait for free memory. The caller owns the result and closes its Region; see [Region.Close].
+// ctx ends a wait for free memory. The caller owns the result, and closes its Region; see [Region.Close].
 func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arrow.Schema, rows int64, opts ...RegionOption) (*Outputs, error) {
 	if err := argument.Context("triton: NewOutputs", ctx); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arr
 	return o, nil
 }
 
-// layOut makes the tensors of a schema, one behind the other.
+// layOut makes the tensors of a schema, one after another.
 func (r *Region) layOut(schema *arrow.Schema, rows int64) error {
 	for _, f := range schema.Fields() {
 		of, lists, err := elements(f.Type)
@@ -134,9 +133,8 @@ func (r *Region) allocate(ctx context.Context, gpu device.Sharer) (device.Ptr, e
 // Region returns the region, to register, unregister and close. It is borrowed: closing it closes the Outputs.
 func (o *Outputs) Region() *Region { return o.region }
 
-// Batch returns the outputs that a response describes as a batch on the GPU, of the schema of NewOutputs and the rows that
-// the server has written. Nothing is copied. The caller owns the batch. It holds the memory, even if the Region is closed;
-// the server must not be given the Outputs again before it is released.
+// Batch returns the outputs that a response describes, without a copy, as a batch on the GPU with the schema of NewOutputs
+// and the rows that the server has written. The caller owns the batch, which retains the memory even if the Region is closed.
 //
 // An output that is absent, is not in the region, or has another type, more rows than the region has room for, or not as
 // many rows as the others, is an error that names it and wraps arrow.ErrInvalid.
@@ -225,7 +223,7 @@ func arrayOf(at device.Ptr, shape []int64) cdevice.ArrayData {
 	return cdevice.ArrayData{Length: shape[0], Buffers: []device.Ptr{0}, Children: []cdevice.ArrayData{arrayOf(at, inner)}}
 }
 
-// claim gives the outputs to a request, when no batch of them is left.
+// claim reserves the outputs for a request. It waits until all batches of them are released.
 func (o *Outputs) claim(ctx context.Context) error {
 	for {
 		freed, err := o.tryClaim()
@@ -241,7 +239,7 @@ func (o *Outputs) claim(ctx context.Context) error {
 	}
 }
 
-// tryClaim is claim without the wait: it returns a channel that is closed when the last batch is released.
+// tryClaim is claim without the wait: if batches are left, it returns a channel that is closed when the last one is released.
 func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -263,7 +261,7 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	return nil, nil
 }
 
-// unclaim ends the claim of a request, whose end is known unless the server may still be at work on it.
+// unclaim ends claim. known reports whether the server has ended the request.
 func (o *Outputs) unclaim(known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

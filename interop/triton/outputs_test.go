@@ -151,7 +151,7 @@ func TestResponseTakesAnything(t *testing.T) {
 	}
 }
 
-// Closing a region again lets go of nothing: batches of it keep the memory.
+// A second Close of a region frees nothing: its batches retain the memory.
 func TestCloseTwice(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

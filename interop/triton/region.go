@@ -23,11 +23,11 @@ type Region struct {
 	tensors  []Tensor
 
 	mu     sync.Mutex
-	users  int    // the region itself until Close, requests of a Client, batches of Outputs
+	users  int    // the region until Close, each request in flight, each batch of Outputs
 	closed bool   // Close was called
-	free   func() // gives the memory back, after the last user
+	free   func() // frees the memory, after the last user
 
-	unregistered func() // is called when a server has closed the region; nil: nobody wants to know
+	unregistered func() // called when a server has closed the region; may be nil
 }
 
 // NewRegion returns the region of a batch in device memory, with its columns as tensors. Nothing is
@@ -140,10 +140,9 @@ func (r *Region) Tensors() []Tensor {
 	return tensors
 }
 
-// Close gives the memory back, after the last request of a Client that uses it and the last batch of
-// Outputs. Call it when no server has the region open: after [Client.Unregister] has returned without an error, or
-// when the server's process has ended. A server that has it open would go on with memory that is not the
-// region's any more. Closing twice is allowed.
+// Close frees the memory, after the last request in flight that uses it and the last batch of Outputs. Call it when no
+// server has the region open: after [Client.Unregister] has returned nil, or when the server's process has exited. A
+// server that has it open would access memory that is no longer the region's. Close may be called twice.
 func (r *Region) Close() {
 	r.mu.Lock()
 	again := r.closed
@@ -154,7 +153,7 @@ func (r *Region) Close() {
 	}
 }
 
-// hold keeps the memory until drop.
+// hold retains the memory until drop.
 func (r *Region) hold() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +200,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkTensors checks that a model can tell tensors apart.
+// checkTensors checks that the names of the tensors are valid and distinct.
 func checkTensors(tensors []Tensor) error {
 	seen := make(map[string]bool, len(tensors))
 	for _, t := range tensors {

@@ -7,13 +7,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// A Request is an inference whose inputs, and whose outputs if it names some, are in registered regions. Each tensor
-// of each region is an input of the model, or an output. Outputs that are not named are in no region: Triton returns all
-// outputs of the model in the response if the request names none.
+// A Request is an inference whose inputs are in registered regions. Each tensor of each region is an input of the model, and
+// each tensor of Outputs an output. If there are no Outputs, Triton returns all outputs of the model in the response.
 type Request struct {
 	Model   string
 	Version string // empty: the server chooses
-	ID      string // comes back in the response; may be empty
+	ID      string // returned in the response; may be empty
 	Inputs  []*Region
 	Outputs []*Outputs
 }
@@ -41,7 +40,7 @@ func (r *Request) check() error {
 	return names.addOutputs(r.Outputs)
 }
 
-// regionNames are the regions of a request by name: two regions of one name would be one to the server.
+// regionNames are the regions of a request by name. To the server, two regions of one name would be one.
 type regionNames map[string]*Region
 
 func (n regionNames) add(r *Region) error {

@@ -1,6 +1,6 @@
 package triton
 
-// A Response is the server's answer to a Request.
+// A Response is the server's response to a Request.
 type Response struct {
 	Model, Version, ID string
 	Outputs            []OutputTensor
@@ -10,9 +10,9 @@ type Response struct {
 type OutputTensor struct {
 	Name, Datatype string
 	Shape          []int64
-	// Region, Offset and ByteSize are where the server says that the output is; Region is empty if it does not say so.
+	// Region, Offset and ByteSize locate the output; Region is empty if the response does not.
 	Region           string
 	Offset, ByteSize int64
-	// Contents are the elements of an output that is in no region.
+	// Contents are the elements of an output that is not in a region.
 	Contents []byte
 }
