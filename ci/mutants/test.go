@@ -34,10 +34,10 @@ type verdict struct {
 // suites are the packages that are searched, each with those whose tests may kill its mutants: one after the other, until
 // one is red. The CPU, in package device, has nothing to wait for.
 var suites = map[string][]string{
-	"internal/cuda":         {"internal/cuda", "memory/cudaalloc", "cdevice", "memory/hostpinned"},
-	"internal/sizeclass":    {"internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
-	"internal/gpu":          {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
-	"memory/cudaalloc":      {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
+	"internal/cuda":         {"internal/cuda", "internal/gpu", "memory/cudaalloc", "cdevice", "memory/hostpinned"},
+	"internal/sizeclass":    {"internal/sizeclass", "internal/gpu", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
+	"internal/gpu":          {"internal/gpu", "memory/cudaalloc", "cdevice", "memory/hostpinned"},
+	"memory/cudaalloc":      {"memory/cudaalloc", "internal/gpu", "cdevice", "memory/hostpinned"},
 	"memory/hostpinned":     {"memory/hostpinned"},
 	"internal/tree":         {"internal/tree", "cdevice"},
 	"internal/copyplan":     {"internal/copyplan", "cdevice"},

@@ -36,9 +36,11 @@ func TestGPUContextsEndWaitsForTheGPU(t *testing.T) {
 		},
 		"UnregisterHost": {
 			func(t *testing.T, gpu *cudaalloc.Device) {
-				require.NoError(t, gpu.RegisterHost(pointer(page), int64(len(page)), false))
+				require.NoError(t, gpu.RegisterHost(cudatest.Pointer(page), int64(len(page)), false))
 			},
-			func(ctx context.Context, gpu *cudaalloc.Device) error { return gpu.UnregisterHost(ctx, pointer(page)) },
+			func(ctx context.Context, gpu *cudaalloc.Device) error {
+				return gpu.UnregisterHost(ctx, cudatest.Pointer(page))
+			},
 		},
 	} {
 		for _, options := range []cudasim.Options{{}, {NoPools: true}} {
@@ -58,7 +60,7 @@ func TestGPUContextsEndWaitsForTheGPU(t *testing.T) {
 					})
 				}
 				if name == "UnregisterHost" {
-					assert.True(t, gpu.PageLocked(pointer(page), int64(len(page))), "it is registered still")
+					assert.True(t, gpu.PageLocked(cudatest.Pointer(page), int64(len(page))), "it is registered still")
 				}
 				waits := make(chan error, 1)
 				go func() { waits <- row.wait(background, gpu) }()
@@ -66,7 +68,7 @@ func TestGPUContextsEndWaitsForTheGPU(t *testing.T) {
 				within.Seconds(t, name+" when the stream goes on", func() error { return <-waits })
 				assert.Zero(t, gpu.ReadStats().Lost)
 				if name == "UnregisterHost" {
-					assert.False(t, gpu.PageLocked(pointer(page), int64(len(page))))
+					assert.False(t, gpu.PageLocked(cudatest.Pointer(page), int64(len(page))))
 				}
 			})
 		}
@@ -79,7 +81,7 @@ func TestGPUContextsEndUploadsThatWait(t *testing.T) {
 	gpu := m.GPUs[0]
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	content := make([]byte, 96*mib)
+	content := make([]byte, 96<<20)
 	defer runtime.KeepAlive(content)
 	mem, err := gpu.Allocate(background, int64(len(content)), s)
 	require.NoError(t, err)
@@ -87,14 +89,14 @@ func TestGPUContextsEndUploadsThatWait(t *testing.T) {
 	require.NoError(t, err)
 	for range 3 {
 		within.Context(t, "Upload", func(ctx context.Context) error {
-			e, err := gpu.Upload(ctx, []device.Range{{Dst: mem.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
+			e, err := gpu.Upload(ctx, []device.Range{{Dst: mem.Ptr(), Src: cudatest.Pointer(content), Size: int64(len(content))}}, s)
 			if err != nil {
 				return err
 			}
 			return e.Close()
 		})
 	}
-	assert.Less(t, gpu.ReadStats().Pinned.Peak, int64(160*mib))
+	assert.Less(t, gpu.ReadStats().Pinned.Peak, int64(160<<20))
 	open()
 	within.Seconds(t, "the work", func() error { return s.Synchronize(background) })
 	require.NoError(t, mem.Free(s))

@@ -34,24 +34,8 @@ func (d *Device) ForgetLost() {
 	d.gpu.Heap.ForgetLost()
 }
 
-// Reclaiming reports whether an allocation is giving cached memory back.
-func (d *Device) Reclaiming() bool { return d.gpu.Heap.Reclaiming() }
-
 // Ask takes the streams to ask about a capture, until asked is called.
 func Ask(d *Device) (asked func()) { return d.gpu.Streams.Ask() }
-
-// BetweenCopies has f called by each upload to the GPU after each copy out of staging memory that it
-// enqueues, until the function that it returns is called. No upload may run during the two calls.
-func BetweenCopies(d *Device, f func()) (end func()) {
-	d.gpu.Staging.BetweenCopies(f)
-	return func() { d.gpu.Staging.BetweenCopies(nil) }
-}
-
-// Staged returns the bytes that are reserved for staging, and on how many streams.
-func Staged(d *Device) (bytes int64, streams int) { return d.gpu.Staging.Staged() }
-
-// OnTrim registers a function as allocators do.
-func (d *Device) OnTrim(trim func()) { d.gpu.Heap.OnTrim(trim) }
 
 // RegisterHost page-locks memory as package hostpinned does.
 func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {

@@ -201,7 +201,7 @@ func TestEachOtherCallFails(t *testing.T) {
 		"NewManagedAllocator": func() error { _, err := cudaalloc.NewManagedAllocator(gpu); return err },
 		"RegistersReadOnly":   func() error { _, err := gpu.RegistersReadOnly(); return err },
 		"RegisterMemory": func() error {
-			mem, err := gpu.RegisterMemory(pointer(page), int64(len(page)), false, nil)
+			mem, err := gpu.RegisterMemory(cudatest.Pointer(page), int64(len(page)), false, nil)
 			if err == nil {
 				_ = mem.FreeAfter(nil)
 				_ = gpu.Flush(background) // the driver may fail once
@@ -218,12 +218,12 @@ func TestEachOtherCallFails(t *testing.T) {
 			return err
 		},
 		"RegisterHost": func() error {
-			if err := gpu.RegisterHost(pointer(page), int64(len(page)), false); err != nil {
+			if err := gpu.RegisterHost(cudatest.Pointer(page), int64(len(page)), false); err != nil {
 				return err
 			}
-			first := gpu.UnregisterHost(background, pointer(page))
+			first := gpu.UnregisterHost(background, cudatest.Pointer(page))
 			if first != nil {
-				require.NoError(t, gpu.UnregisterHost(background, pointer(page)), "again")
+				require.NoError(t, gpu.UnregisterHost(background, cudatest.Pointer(page)), "again")
 			}
 			return first
 		},

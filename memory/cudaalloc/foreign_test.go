@@ -60,7 +60,7 @@ func TestGPUOthersStreamsAndEvents(t *testing.T) {
 		require.NoError(t, own.Record(theirEvent{e}))
 		require.NoError(t, gpu.PerThread().WaitEvent(theirEvent{e}))
 		require.NoError(t, e.Synchronize(background))
-		assert.Equal(t, n, bytes.Count(at(mem.Ptr(), n), []byte{byte(value + 1)}))
+		assert.Equal(t, n, bytes.Count(cudatest.At(mem.Ptr(), n), []byte{byte(value + 1)}))
 	}
 	require.NoError(t, mem.Free(theirStream{own}))
 	require.NoError(t, own.Close())
@@ -97,4 +97,16 @@ func TestGPUForeignThread(t *testing.T) {
 	b.Release()
 	releaseOnForeignThread(t, arr)
 	assert.Positive(t, calls)
+}
+
+// calling is an allocator that uses a GPU when something is freed, which a foreign
+// thread does by releasing an exported array.
+type calling struct {
+	memory.Allocator
+	free func()
+}
+
+func (c calling) Free(b []byte) {
+	c.free()
+	c.Allocator.Free(b)
 }

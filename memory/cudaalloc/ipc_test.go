@@ -34,7 +34,7 @@ func toHost(t *testing.T, gpu *cudaalloc.Device, p device.Ptr, size int64, s dev
 	require.NoError(t, err)
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: p, Size: size}}, s))
 	require.NoError(t, s.Synchronize(background))
-	b := append([]byte(nil), at(host.Ptr(), int(size))...)
+	b := append([]byte(nil), cudatest.At(host.Ptr(), int(size))...)
 	require.NoError(t, host.FreeAfter(nil))
 	return b
 }
@@ -133,7 +133,7 @@ func TestGPUMemoryHandleRefuses(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	plain := new([64]byte)
-	refused := map[string]device.Ptr{"cpu": pointer(plain[:])}
+	refused := map[string]device.Ptr{"cpu": cudatest.Pointer(plain[:])}
 	for name, dev := range map[string]*cudaalloc.Device{"cuda:0": gpu, "cuda_host:0": gpu.Pinned(), "cuda_managed:0": gpu.Managed()} {
 		mem, err := dev.Allocate(background, 64, nil)
 		require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestGPULookupOfTheProcess(t *testing.T) {
 		require.NoError(t, mem.Free(nil))
 	}
 	plain := make([]byte, 100)
-	found, err := device.Lookup(pointer(plain))
+	found, err := device.Lookup(cudatest.Pointer(plain))
 	require.NoError(t, err)
 	assert.Equal(t, device.CPUDevice().ID(), found.ID)
 }
@@ -39,7 +39,7 @@ func TestLookupOpensNothing(t *testing.T) {
 	plain := make([]byte, 100)
 	asked := func() int {
 		sim.ResetCounters()
-		found, err := device.Lookup(pointer(plain))
+		found, err := device.Lookup(cudatest.Pointer(plain))
 		require.NoError(t, err)
 		assert.Equal(t, device.CPUDevice().ID(), found.ID)
 		return sim.Calls("")

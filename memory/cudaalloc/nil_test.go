@@ -63,7 +63,7 @@ func TestNilArguments(t *testing.T) {
 		"Device.PrefetchToHost(s)": {Call: func() error { return gpu.PrefetchToHost(own.Ptr(), 0, nil) }},
 		"Device.RegisterMemory(unregistered)": {Call: func() error {
 			page := make([]byte, 4096)
-			mem, err := gpu.RegisterMemory(pointer(page), 4096, false, nil)
+			mem, err := gpu.RegisterMemory(cudatest.Pointer(page), 4096, false, nil)
 			if err != nil {
 				return err
 			}

@@ -280,7 +280,7 @@ func importedEvent(t *testing.T) {
 	require.NoError(t, err)
 	open, err := cudaalloc.Hold(s)
 	require.NoError(t, err)
-	values := pointer(arrow.Int64Traits.CastToBytes(arr.Int64Values()))
+	values := cudatest.Pointer(arrow.Int64Traits.CastToBytes(arr.Int64Values()))
 	require.NoError(t, gpu.Memset(values, 7, 24, s))
 	e, err := gpu.NewEvent()
 	require.NoError(t, err)

@@ -36,12 +36,12 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		b, unmap := mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
-		fill(b, 7)
+		cudatest.Fill(b, 7)
 		ended := make(chan struct{})
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, func() { unmap(); close(ended) })
+		mem, err := gpu.RegisterMemory(cudatest.Pointer(b), int64(len(b)), false, func() { unmap(); close(ended) })
 		require.NoError(t, err)
-		assert.True(t, gpu.PageLocked(pointer(b), int64(len(b))))
-		assert.Equal(t, device.CUDAHost, lookup(t, gpu, pointer(b)).ID.Type)
+		assert.True(t, gpu.PageLocked(cudatest.Pointer(b), int64(len(b))))
+		assert.Equal(t, device.CUDAHost, lookup(t, gpu, cudatest.Pointer(b)).ID.Type)
 		assert.EqualValues(t, len(b), gpu.ReadStats().Registered.Live)
 
 		s, err := gpu.NewStream()
@@ -49,7 +49,7 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 		own, err := gpu.Allocate(background, int64(len(b)), s)
 		require.NoError(t, err)
 		let := m.Hold(t, s)
-		require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: pointer(b), Size: int64(len(b))}}, s))
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: cudatest.Pointer(b), Size: int64(len(b))}}, s))
 		require.NoError(t, mem.FreeAfter(nil))
 		assert.Zero(t, gpu.ReadStats().WaitingBytes, "nobody gets memory back")
 		assert.ErrorContains(t, mem.FreeAfter(nil), "freed twice")
@@ -61,7 +61,7 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 		let()
 		require.NoError(t, gpu.Flush(background))
 		<-ended
-		assert.False(t, gpu.PageLocked(pointer(b), int64(len(b))))
+		assert.False(t, gpu.PageLocked(cudatest.Pointer(b), int64(len(b))))
 		assert.Zero(t, gpu.ReadStats().Registered.Live)
 		got := toHost(t, gpu, own.Ptr(), int64(len(b)), s)
 		for i := range got {
@@ -91,7 +91,7 @@ func TestGPUFlushWaitsForUnregistered(t *testing.T) {
 	} {
 		b, unmap := mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
 		var called atomic.Int32
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, func() {
+		mem, err := gpu.RegisterMemory(cudatest.Pointer(b), int64(len(b)), false, func() {
 			time.Sleep(50 * time.Millisecond)
 			called.Add(1)
 		})
@@ -117,7 +117,7 @@ func TestGPURegisteredMemoryAndCaptures(t *testing.T) {
 	require.NoError(t, err)
 	defer captured.Close()
 	end := m.Capture(t, captured, cudatest.Global)
-	mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, unmap)
+	mem, err := gpu.RegisterMemory(cudatest.Pointer(b), int64(len(b)), false, unmap)
 	require.NoError(t, err)
 	require.NoError(t, mem.FreeAfter(nil))
 	assert.NoError(t, end(), "the capture")
@@ -132,7 +132,7 @@ func TestRegisteredMemoryIsLost(t *testing.T) {
 	b, unmap := mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
 	for fails, want := range map[int]int{1: 1, 2: 1, 3: 0} {
 		called := 0
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, func() { called++ })
+		mem, err := gpu.RegisterMemory(cudatest.Pointer(b), int64(len(b)), false, func() { called++ })
 		require.NoError(t, err)
 		m.Sim.ResetCounters()
 		m.Sim.FailTimes("cuMemHostUnregister", 1, fails, unknownError)
@@ -146,7 +146,7 @@ func TestRegisteredMemoryIsLost(t *testing.T) {
 				assert.ErrorContains(t, err, "cuMemHostUnregister")
 			}
 			gpu.ForgetLost()
-			require.NoError(t, gpu.UnregisterHost(background, pointer(b)))
+			require.NoError(t, gpu.UnregisterHost(background, cudatest.Pointer(b)))
 		}
 	}
 	unmap()
@@ -161,7 +161,7 @@ func TestReadOnlyMemoryIsRegistered(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, can, got)
 		b, _ := mapped(t, syscall.PROT_READ)
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), true, nil)
+		mem, err := gpu.RegisterMemory(cudatest.Pointer(b), int64(len(b)), true, nil)
 		if can {
 			require.NoError(t, err)
 			require.NoError(t, mem.FreeAfter(nil))
@@ -169,9 +169,9 @@ func TestReadOnlyMemoryIsRegistered(t *testing.T) {
 		} else {
 			assert.ErrorIs(t, err, device.ErrNotSupported)
 		}
-		_, err = gpu.RegisterMemory(pointer(b), int64(len(b)), false, nil)
+		_, err = gpu.RegisterMemory(cudatest.Pointer(b), int64(len(b)), false, nil)
 		assert.ErrorIs(t, err, cudaalloc.InvalidValue, "the GPU could write it")
-		_, err = gpu.RegisterMemory(pointer(b), 0, true, nil)
+		_, err = gpu.RegisterMemory(cudatest.Pointer(b), 0, true, nil)
 		assert.ErrorContains(t, err, "register 0 bytes")
 		assert.Zero(t, gpu.ReadStats().Registered.Live)
 	}
@@ -185,13 +185,13 @@ func TestGPUUnregisteringWaitsForPeers(t *testing.T) {
 		}
 		const size = 1 << 16
 		content := make([]byte, size)
-		require.NoError(t, m.GPUs[0].RegisterHost(pointer(content), size, false))
+		require.NoError(t, m.GPUs[0].RegisterHost(cudatest.Pointer(content), size, false))
 		peer := m.GPUs[1]
 		s := cudatest.NewStream(t, peer)
 		target, err := peer.Allocate(background, size, s)
 		require.NoError(t, err)
-		require.NoError(t, peer.Copy([]device.Range{{Dst: target.Ptr(), Src: pointer(content), Size: size}}, s))
-		require.NoError(t, m.GPUs[0].UnregisterHost(background, pointer(content)))
+		require.NoError(t, peer.Copy([]device.Range{{Dst: target.Ptr(), Src: cudatest.Pointer(content), Size: size}}, s))
+		require.NoError(t, m.GPUs[0].UnregisterHost(background, cudatest.Pointer(content)))
 		require.NoError(t, target.Free(s))
 		require.NoError(t, s.Synchronize(background))
 		runtime.KeepAlive(content)

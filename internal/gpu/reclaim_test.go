@@ -1,4 +1,4 @@
-package cudaalloc_test
+package gpu_test
 
 import (
 	"context"
@@ -16,8 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// Where memory runs out, or is freed faster than the GPU works.
-
 // An allocation waits for memory that pending work uses until its context ends; the error then has
 // the size of that memory.
 func TestOutOfMemorySaysWhatWaits(t *testing.T) {
@@ -32,7 +30,7 @@ func TestOutOfMemorySaysWhatWaits(t *testing.T) {
 		for range pieces {
 			all = append(all, k.allocated(t, piece))
 		}
-		open, err := cudaalloc.Hold(s)
+		open, err := hold(s)
 		require.NoError(t, err)
 		for _, mem := range all {
 			require.NoError(t, k.Memset(mem.Ptr(), 1, piece, s))
@@ -171,7 +169,7 @@ func TestLargeAllocationHoldsUpNoSmallOnes(t *testing.T) {
 		defer cancel()
 		large, small := make(chan error, 1), make(chan error, 1)
 		go func() { large <- allocate(ctx, 50*mib) }()
-		within.Eventually(t, "the large one gives back", k.Own().Reclaiming)
+		within.Eventually(t, "the large one gives back", heapOf(k.Own()).Reclaiming)
 		go func() { small <- allocate(background, 15*mib) }()
 		refused := k.m.Sim.Report().FailedCalls
 		within.Eventually(t, "both are refused", func() bool { return k.m.Sim.Report().FailedCalls > refused+20 })

@@ -1,4 +1,4 @@
-package cudaalloc_test
+package gpu_test
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
-
-// The limits on cached memory and on memory that waits to be freed.
 
 func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
@@ -99,7 +97,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	require.NoError(t, err)
 	content := make([]byte, 100*mib)
 	defer runtime.KeepAlive(content)
-	e, err := gpu.Upload(background, []device.Range{{Dst: mem.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
+	e, err := gpu.Upload(background, []device.Range{{Dst: mem.Ptr(), Src: cudatest.Pointer(content), Size: int64(len(content))}}, s)
 	require.NoError(t, err)
 	require.NoError(t, e.Synchronize(background))
 	require.NoError(t, e.Close())
@@ -122,7 +120,7 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 		}
 		limited(t, k.Device, func(l *cudaalloc.Limits) { l.Waiting = bound })
 		s := k.stream(t)
-		open, err := cudaalloc.Hold(s)
+		open, err := hold(s)
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			if open != nil {

@@ -1,7 +1,9 @@
-package cudaalloc_test
+package gpu_test
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,12 +12,62 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// When memory is freed: after the work that uses it, even if the driver fails meanwhile or other
-// work is stuck.
+// A function that is called on the goroutine of OnComplete is guarded like any other.
+func TestPanicOfAFunctionThatIsCalledAtOnce(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	before := gpu.ReadStats().CallbackPanics
+	assert.NotPanics(t, func() { e.OnComplete(func() { panic("on purpose") }) })
+	assert.Equal(t, before+1, gpu.ReadStats().CallbackPanics)
+	require.NoError(t, e.Close())
+}
+
+// Flush also waits for blocks that a cache was given and does not keep.
+func TestFlushLeavesNothingWaiting(t *testing.T) {
+	for name, o := range map[string]cudasim.Options{"in order": {}, "lazy": {Lazy: true}, "delayed": {Delay: 100 * time.Microsecond}} {
+		t.Run(name, func(t *testing.T) {
+			m := cudatest.Simulated(t, o)
+			gpu := m.GPUs[0]
+			s, err := gpu.NewStream()
+			require.NoError(t, err)
+			limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle = 0 })
+			for range 50 {
+				host, err := gpu.Pinned().Allocate(background, 10_000, s)
+				require.NoError(t, err)
+				require.NoError(t, gpu.Memset(host.Ptr(), 1, 10_000, s))
+				require.NoError(t, host.Free(s))
+				require.NoError(t, gpu.Flush(background))
+				require.Zero(t, gpu.ReadStats().Waiting)
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// Many functions that block are run beside others, which need not wait long.
+func TestManyBlockedFunctions(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const blocked = 200
+	gate := make(chan struct{})
+	var all sync.WaitGroup
+	all.Add(blocked)
+	for range blocked {
+		gpu.AfterWork(func() { <-gate; all.Done() })
+	}
+	called := make(chan struct{})
+	gpu.AfterWork(func() { close(called) })
+	within.Seconds(t, "a function behind those that block", func() error { <-called; return nil })
+	close(gate)
+	within.Seconds(t, "those that blocked", func() error { all.Wait(); return nil })
+}
 
 // A context that cannot be synchronised now, because a stream of it is being captured or for no
 // known reason, is synchronised later: frees that wait for its work stay pending.
@@ -125,7 +177,7 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	victim, err := gpu.Allocate(background, size, nil)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Legacy().Synchronize(background))
-	open, err := cudaalloc.Hold(s)
+	open, err := hold(s)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Memset(victim.Ptr(), 1, size, s))
 	require.NoError(t, victim.Free(other), "a mistake of the program, which ends the context")
@@ -212,4 +264,83 @@ func TestFunctionMayAllocateWhatOthersFree(t *testing.T) {
 			within.Limit(t, 12*time.Second, "a function that allocates", func() error { return <-results })
 		}
 	})
+}
+
+// Memory whose freeing the driver refused is freed later, behind the work of its stream.
+func TestFreeThatFailsWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s, own := memoryOn(t, gpu, 1000)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, 1000, s))
+	m.Sim.Fail("cuMemFreeAsync", 1, unknownError)
+	require.Error(t, own.Free(s))
+	require.NoError(t, gpu.Flush(background))
+	require.NoError(t, s.Close())
+}
+
+// A pending free keeps its event: the event may be closed, and unrelated stuck work holds nothing
+// up.
+func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	stuck := m.Stranger(t, gpu).Hold(t)
+	var called atomic.Bool
+	// waits makes something wait for an event that is closed then, and that is complete after
+	// open.
+	waits := func(name string, wait func(device.Event), over func() bool) {
+		open := m.Hold(t, s)
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+		m.Sim.ResetCounters()
+		wait(e)
+		require.NoError(t, e.Close())
+		assert.Zero(t, m.Sim.Calls("cuEventDestroy"), name)
+		assert.False(t, over(), name)
+		open()
+		within.Eventually(t, name, over)
+	}
+	waits("OnComplete", func(e device.Event) { e.OnComplete(func() { called.Store(true) }) }, called.Load)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	waits("FreeAfter", func(e device.Event) {
+		require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+		require.NoError(t, s.Record(e))
+		require.NoError(t, own.FreeAfter(e))
+	}, func() bool { return gpu.ReadStats().Device.Live == 0 })
+	stuck()
+	require.NoError(t, s.Close())
+}
+
+// An event that the driver cannot query proves nothing: frees that wait for it wait for all work
+// instead.
+func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, own := memoryOn(t, gpu, size)
+	open := m.Hold(t, s)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(e))
+	m.Sim.ResetCounters()
+	m.Sim.FailTimes("cuEventQuery", 1, 1000, unknownError)
+	defer m.Sim.Fail("", 0, 0)
+	var called atomic.Bool
+	e.OnComplete(func() { called.Store(true) })
+	require.NoError(t, own.FreeAfter(e))
+	within.Eventually(t, "the context is synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") > 0 })
+	assert.False(t, called.Load())
+	assert.EqualValues(t, size, gpu.ReadStats().Device.Live)
+	open()
+	require.NoError(t, gpu.Flush(background))
+	assert.True(t, called.Load())
+	assert.Zero(t, gpu.ReadStats().Device.Live)
+	m.Sim.Fail("", 0, 0)
+	require.NoError(t, e.Close())
+	require.NoError(t, s.Close())
 }

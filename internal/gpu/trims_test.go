@@ -1,4 +1,4 @@
-package cudaalloc_test
+package gpu_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestOnTrimThatBlocks(t *testing.T) {
 		}
 		block := make(chan struct{})
 		var running, most, called atomic.Int32
-		k.OnTrim(func() {
+		heapOf(k.Device).OnTrim(func() {
 			most.Store(max(most.Load(), running.Add(1)))
 			called.Add(1)
 			<-block
@@ -42,7 +42,7 @@ func TestOnTrimThatBlocks(t *testing.T) {
 		}
 		result := make(chan error, 1)
 		go func() { result <- allocate(background) }()
-		within.Eventually(t, "it waits", k.Reclaiming)
+		within.Eventually(t, "it waits", heapOf(k.Device).Reclaiming)
 		require.NoError(t, mem.FreeAfter(nil))
 		within.Limit(t, 20*time.Second, "memory that comes from elsewhere", func() error { return <-result })
 		within.Limit(t, 20*time.Second, "memory that is only kept", func() error {
@@ -63,12 +63,12 @@ func TestOnTrimThatPanicsIsCounted(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	trims := 0
-	gpu.OnTrim(func() { panic("thrown by a test of OnTrim") })
-	gpu.OnTrim(func() { trims++ })
+	heapOf(gpu).OnTrim(func() { panic("thrown by a test of OnTrim") })
+	heapOf(gpu).OnTrim(func() { trims++ })
 	require.NoError(t, gpu.Trim(background))
 	assert.Equal(t, 1, trims)
 	assert.EqualValues(t, 1, gpu.ReadStats().CallbackPanics)
-	gpu.OnTrim(runtime.Goexit)
+	heapOf(gpu).OnTrim(runtime.Goexit)
 	for range 2 {
 		within.Seconds(t, "Trim", func() error { return gpu.Trim(background) })
 	}

@@ -1,7 +1,6 @@
-package cudaalloc_test
+package gpu_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
-
-const mib = 1 << 20
 
 // kind is one kind of memory of a simulated GPU.
 type kind struct {
@@ -111,24 +108,4 @@ func eachKind(t *testing.T, o cudasim.Options, test func(*testing.T, *kind)) {
 			test(t, &kind{row.of(m.GPUs[0]), m, row.made})
 		})
 	}
-}
-
-// limited changes limits of the GPU.
-func limited(t *testing.T, d *cudaalloc.Device, change func(*cudaalloc.Limits)) {
-	t.Helper()
-	limits := d.Limits()
-	change(&limits)
-	require.NoError(t, d.SetLimits(limits))
-}
-
-// freed is a round of memory that work on s uses.
-func freed(ctx context.Context, d *cudaalloc.Device, size int64, s device.Stream) error {
-	mem, err := d.Allocate(ctx, size, s)
-	if err != nil {
-		return err
-	}
-	if err := d.Memset(mem.Ptr(), 1, size, s); err != nil {
-		return err
-	}
-	return mem.Free(s)
 }

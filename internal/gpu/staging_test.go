@@ -1,4 +1,4 @@
-package cudaalloc_test
+package gpu_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -18,7 +19,7 @@ import (
 func nothingStaged(t *testing.T, gpu *cudaalloc.Device) {
 	t.Helper()
 	require.NoError(t, gpu.Flush(background))
-	bytes, streams := cudaalloc.Staged(gpu)
+	bytes, streams := core.Of(gpu).Staging.Staged()
 	assert.Zero(t, bytes)
 	assert.Zero(t, streams)
 	assert.Zero(t, gpu.ReadStats().Pinned.Live)
@@ -33,12 +34,12 @@ func TestStagingWithoutAnEventWaits(t *testing.T) {
 	m.Sim.Fail("cuEventRecord", 1, unknownError)
 	src := make([]byte, size)
 	defer runtime.KeepAlive(src)
-	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
+	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: cudatest.Pointer(src), Size: size}}, s)
 	require.ErrorContains(t, err, "cuEventRecord")
 	next, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
 	m.HostWrite(next.Ptr(), size)
-	fill(at(next.Ptr(), size), 1)
+	cudatest.Fill(cudatest.At(next.Ptr(), size), 1)
 	require.NoError(t, s.Synchronize(background))
 	require.NoError(t, next.Free(nil))
 	require.NoError(t, own.Free(s))
@@ -55,13 +56,13 @@ func TestStagingOfAnUploadThatFailsWaits(t *testing.T) {
 	defer runtime.KeepAlive(src)
 	m.Sim.Fail("cuMemcpyAsync", 2, unknownError)
 	_, err := gpu.Upload(background, []device.Range{ // no neighbours
-		{Dst: own.Ptr(), Src: pointer(src), Size: size}, {Dst: own.Ptr() + 2*size, Src: pointer(src), Size: size},
+		{Dst: own.Ptr(), Src: cudatest.Pointer(src), Size: size}, {Dst: own.Ptr() + 2*size, Src: cudatest.Pointer(src), Size: size},
 	}, s)
 	require.ErrorContains(t, err, "cuMemcpyAsync")
 	next, err := gpu.AllocateHost(background, 2*size)
 	require.NoError(t, err)
 	m.HostWrite(next.Ptr(), 2*size)
-	fill(at(next.Ptr(), 2*size), 1)
+	cudatest.Fill(cudatest.At(next.Ptr(), 2*size), 1)
 	require.NoError(t, s.Synchronize(background))
 	require.NoError(t, next.Free(nil))
 	require.NoError(t, own.Free(s))
@@ -78,7 +79,7 @@ func TestStagingThatFindsNoMemory(t *testing.T) {
 	src := make([]byte, size)
 	defer runtime.KeepAlive(src)
 	m.Sim.Fail("cuMemHostAlloc", 1, unknownError)
-	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
+	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: cudatest.Pointer(src), Size: size}}, s)
 	require.ErrorContains(t, err, "cuMemHostAlloc")
 	nothingStaged(t, gpu)
 	require.NoError(t, own.Free(s))
@@ -93,7 +94,7 @@ func TestNeighboursInTheSourceAlone(t *testing.T) {
 	s, own := memoryOn(t, gpu, 3*size)
 	locked, err := gpu.Pinned().Allocate(background, 2*size, nil)
 	require.NoError(t, err)
-	fill(at(locked.Ptr(), 2*size), 7)
+	cudatest.Fill(cudatest.At(locked.Ptr(), 2*size), 7)
 	m.HostWrite(locked.Ptr(), 2*size)
 	require.NoError(t, gpu.Memset(own.Ptr(), 1, 3*size, s))
 	e, err := gpu.Upload(background, []device.Range{
@@ -102,7 +103,7 @@ func TestNeighboursInTheSourceAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 	back := goPinned(t, 3*size)
-	require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(back), Src: own.Ptr(), Size: 3 * size}}, s))
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: cudatest.Pointer(back), Src: own.Ptr(), Size: 3 * size}}, s))
 	require.NoError(t, s.Synchronize(background))
 	for i, want := range []byte{7, 1, 7} {
 		assert.Equal(t, want, back[i*size])
@@ -132,11 +133,11 @@ func TestContextsEndCopiesOfTheCPU(t *testing.T) {
 	gpu := m.GPUs[0]
 	const size = 12 * mib
 	s, locked := memoryOn(t, gpu.Pinned(), size)
-	to := at(locked.Ptr(), size)
+	to := cudatest.At(locked.Ptr(), size)
 	clear(to)
 	src := make([]byte, size)
-	fill(src, 7)
-	_, err := gpu.Pinned().Upload(endsWhen{background, &to[0]}, []device.Range{{Dst: locked.Ptr(), Src: pointer(src), Size: size}}, s)
+	cudatest.Fill(src, 7)
+	_, err := gpu.Pinned().Upload(endsWhen{background, &to[0]}, []device.Range{{Dst: locked.Ptr(), Src: cudatest.Pointer(src), Size: size}}, s)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Zero(t, to[size-1], "it has gone on")
 

@@ -1,4 +1,4 @@
-package cudaalloc_test
+package gpu_test
 
 import (
 	"bytes"
@@ -15,12 +15,65 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
+// A prefetch is work of the stream that it is given.
+func TestPrefetchIsWorkOfItsStream(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
+	gpu := m.GPUs[0]
+	mem, err := cudaalloc.NewManagedAllocator(gpu)
+	require.NoError(t, err)
+	b := mem.Allocate(1000)
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	for name, prefetch := range map[string]func(device.Ptr, int64, device.Stream) error{
+		"to the GPU": gpu.Prefetch, "to the host": gpu.PrefetchToHost,
+	} {
+		require.NoError(t, prefetch(cudatest.Pointer(b), int64(len(b)), s))
+		done, err := s.(*cudaalloc.Stream).Query()
+		require.NoError(t, err)
+		assert.False(t, done, name)
+		require.NoError(t, s.Synchronize(background))
+	}
+	mem.Free(b)
+	require.NoError(t, s.Close())
+}
+
+// Copies are one crossing into C and one call of the driver per range, wherever the
+// context has to be made current.
+func TestCopyCalls(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem, err := gpu.Allocate(background, 1000, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(mem.Ptr(), 1, 1000, nil))
+	list := make([]device.Range, 100)
+	for i := range list {
+		list[i] = device.Range{Dst: mem.Ptr() + device.Ptr(5*i), Src: mem.Ptr() + device.Ptr(500+5*i), Size: 5}
+	}
+	m.Sim.ResetCounters()
+	require.NoError(t, gpu.Copy(append(list, device.Range{}), nil), "an empty range is no call")
+	calls := m.Sim.Report().Calls
+	assert.Equal(t, map[string]int{"cuMemcpyAsync": 100, "cuCtxGetCurrent": 1, "cuCtxSetCurrent": 2}, calls)
+	allocations := testing.AllocsPerRun(10, func() {
+		if err := gpu.Copy(list, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	assert.Zero(t, allocations)
+
+	list[7].Size = 1 << 40
+	err = gpu.Copy(list, nil)
+	assert.ErrorIs(t, err, cudaalloc.InvalidValue)
+	assert.ErrorContains(t, err, "cuda: cuMemcpyAsync(0x")
+	assert.ErrorContains(t, err, ", 1099511627776) on cuda:0")
+	require.NoError(t, mem.Free(nil))
+}
+
 // pageLocked is page-locked memory of a GPU, and its bytes.
 func pageLocked(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
 	m, err := gpu.Pinned().Allocate(background, int64(n), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Free(nil)) })
-	return m.Ptr(), at(m.Ptr(), n)
+	return m.Ptr(), cudatest.At(m.Ptr(), n)
 }
 
 // Work on a stream of one GPU with memory of another one's pool is done in the order of
@@ -68,7 +121,7 @@ func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
 		open = m.Hold(t, s)
 		plain := bytes.Repeat([]byte{3}, n-n/2)
 		event, err := there.Upload(background, []device.Range{
-			{Dst: memory.Ptr(), Src: p, Size: n / 2}, {Dst: memory.Ptr() + n/2, Src: pointer(plain), Size: n - n/2},
+			{Dst: memory.Ptr(), Src: p, Size: n / 2}, {Dst: memory.Ptr() + n/2, Src: cudatest.Pointer(plain), Size: n - n/2},
 		}, s)
 		runtime.KeepAlive(plain)
 		require.NoError(t, err)
