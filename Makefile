@@ -114,6 +114,8 @@ FUZZTIME ?= 60s
 fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
 	$(GO) test ./cdevice -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/schema -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
+	$(GO) test ./internal/cstruct -run '^$$' -fuzz FuzzPlans -fuzztime $(FUZZTIME)
+	$(GO) test ./internal/cstruct -run '^$$' -fuzz FuzzAccepted -fuzztime $(FUZZTIME)
 
 ##@ Benchmarks
 # With BASE=revision, this library against itself at another revision. ARGS are arguments of the benchmark, such as

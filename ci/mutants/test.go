@@ -42,7 +42,7 @@ var suites = map[string][]string{
 	"internal/tree":         {"internal/tree", "cdevice"},
 	"internal/copyplan":     {"internal/copyplan", "cdevice"},
 	"internal/validate":     {"cdevice"},
-	"internal/cstruct":      {"cdevice"},
+	"internal/cstruct":      {"internal/cstruct", "cdevice"},
 	"internal/items":        {"cdevice"},
 	"cdevice":               {"cdevice"},
 	"interop/cudaarray":     {"interop/cudaarray"},

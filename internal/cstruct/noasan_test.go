@@ -1,5 +1,0 @@
-//go:build !asan
-
-package cstruct
-
-const underASan = false
