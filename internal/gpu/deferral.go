@@ -9,7 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
-// Deferral is one deferred action: memory that is freed or given back to a cache, a function of a
+// Deferral is one deferred action: memory that is freed or returned to a cache, a function of a
 // caller, or a handle or memory that the driver has failed to end.
 type Deferral struct {
 	after  Evidence // nil: all work of the context
@@ -41,8 +41,8 @@ type Evidence interface {
 	letGo()
 }
 
-// giveBack tells a simulated driver what the program knows now: nothing that is asked for the item later is
-// known to it, before the function is called that the item is for.
+// giveBack tells a simulated driver what the program knows when it adds the item. What the driver is asked for the
+// item later, the program learns only when the function of the item is called.
 func (one *Deferral) giveBack(ctx *cuda.Context) {
 	if !ctx.Watched() {
 		return

@@ -150,7 +150,7 @@ func (e *SharedEvent) reached(key cuda.Key) (bool, error) {
 	return e.events.ctx.QueryEventFor(e.word, key)
 }
 
-// letGo is drop that tries again later.
+// letGo is drop, with another try later where the driver fails.
 func (e *SharedEvent) letGo() {
 	if e.drop() != nil {
 		e.events.deferred.later(func() error { return e.events.ctx.FreeEvent(e.word) })

@@ -96,7 +96,7 @@ func (g *GPU) Gone() bool {
 	return err == nil && gone
 }
 
-// abandon gives back the objects of a GPU that survive a reset: the reference to the primary
+// abandon frees the objects of a GPU that survive a reset: the reference to the primary
 // context, and the pool, which belongs to the device. An object that the driver refuses twice is
 // lost, and nothing else with it. No range counts as page-locked any more, which is slower for
 // memory that other GPUs have page-locked, and never wrong.

@@ -67,7 +67,7 @@ func (h *Heap) Allocate(ctx context.Context, m *Memory, kind device.MemoryKind, 
 	return nil
 }
 
-// watcher is told which parts of memory are in use; nil if nobody wants to know.
+// watcher is told which parts of memory are in use: a simulated driver, or nil.
 func (h *Heap) watcher() sizeclass.Watcher {
 	if !h.ctx.Watched() {
 		return nil
@@ -138,7 +138,7 @@ func (s source) Allocate(ctx context.Context, size int64) (p device.Ptr, err err
 	return p, nil
 }
 
-// Watcher is told which parts of the memory are in use; nil if nobody wants to know.
+// Watcher is told which parts of the memory are in use, unless it is nil.
 func (s source) Watcher(device.Ptr) sizeclass.Watcher { return s.heap.watcher() }
 
 // Free gives memory back to the driver that no pending work uses. The driver waits for the

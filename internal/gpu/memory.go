@@ -155,7 +155,7 @@ func (m *Memory) deferral(after Evidence) *Deferral {
 
 func (m *Memory) key() cuda.Key { return cuda.Key(m.ptr) }
 
-// Watcher is told which parts of the memory are in use; nil if nobody wants to know.
+// Watcher is told which parts of the memory are in use, unless it is nil.
 func (m *Memory) Watcher() sizeclass.Watcher { return m.heap.watcher() }
 
 // waits is how many bytes the GPU or the host gets back: none of memory that is only registered, or another process's.

@@ -14,7 +14,7 @@ import (
 // must not make a program hang that allocates.
 const freeTimeout = 2 * time.Second
 
-// queuePause is the pause between two tries of an allocation while another one gives back. There
+// queuePause is the pause between two tries of an allocation while another one reclaims memory. There
 // may be many, which must not keep the driver busy with calls that it refuses.
 const queuePause = 10 * time.Millisecond
 
@@ -73,7 +73,7 @@ func (h *Heap) trimUntil(ctx context.Context, started time.Time, before error, t
 ) (refused, gaveUp error) {
 	refused = before
 	bounded, cancel := context.WithTimeout(ctx, freeTimeout)
-	if h.trims.run(bounded, &h.deferred.guard) != nil { // one of them waits: there is more to give back than theirs
+	if h.trims.run(bounded, &h.deferred.guard) != nil { // one of them waits: the caches may hold more
 		started = time.Now()
 	}
 	cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// nothingStaged waits until all staging memory was given back, and checks that it was given back once.
+// nothingStaged waits until all staging memory was freed, and checks that it was freed once.
 func nothingStaged(t *testing.T, gpu *cudaalloc.Device) {
 	t.Helper()
 	require.NoError(t, gpu.Flush(background))
@@ -25,7 +25,7 @@ func nothingStaged(t *testing.T, gpu *cudaalloc.Device) {
 	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }
 
-// Memory that was staged in, and that no event is behind, is given back behind all work.
+// Memory that was staged in, and that no event is behind, is freed after all work.
 func TestStagingWithoutAnEventWaits(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]

@@ -57,7 +57,7 @@ func (l *Streams) NewForCopy(h *Handle) error {
 	return nil
 }
 
-// own makes h an owned stream that end gives back to the driver.
+// own makes h an owned stream, which Close ends by end.
 func (l *Streams) own(h *Handle, word uintptr, end func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// Trim gives back staging memory, after waiting for its copies.
+// Trim frees staging memory, after waiting for its copies.
 func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// trimmer gives memory back to the driver that was not used for Limits.IdleAfter. Its timer
+// trimmer frees cached memory that was not used for Limits.IdleAfter. Its timer
 // runs while something is kept.
 type trimmer struct {
 	armed atomic.Bool // the timer runs
@@ -45,7 +45,7 @@ func (t *trimmer) changed(h *Heap) {
 	}
 }
 
-// look gives back memory that was not used since its last call.
+// look frees memory that was not used since its last call.
 func (t *trimmer) look(h *Heap) {
 	for _, cache := range h.caches {
 		if cache != nil {

@@ -453,7 +453,7 @@ func uploaded(ctx context.Context, t *testing.T, gpu *cudaalloc.Device, s device
 }
 
 // Goroutines upload on shared streams, while contexts end and calls of the driver fail. What an
-// upload reported as done is there, and staging memory is given back exactly once.
+// upload reported as done is there, and staging memory is freed exactly once.
 func TestUploadsThatFailAndAreCancelled(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Delay: 20 * time.Microsecond, Random: true})
 	gpu := m.GPUs[0]

@@ -1,6 +1,6 @@
-// Package keep waits for work on behalf of memory that is given back, rather than for the program. A simulated
-// driver checks that the program's work is ordered, and must not take for an order what this module learns at times
-// of its own. On any other driver these waits are like all others.
+// Package keep waits for work on behalf of memory that the program has released, rather than on behalf of the
+// program. A simulated driver checks that the program orders its work, and must not count the waits of this module as
+// such an order: the program does not know when they happen. On any other driver these waits are like all others.
 package keep
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Key stands for memory that is given back, or for a function that waits for work. 0 is no key.
+// Key stands for memory that was released, or for a function that waits for work. 0 is no key.
 type Key uintptr
 
 // Driver is a simulated driver, which is told on which waits the module acts.
 type Driver interface {
-	// GiveBack notes that memory is given back: what the thread knows now is known about it.
+	// GiveBack notes that memory is released: the work that the thread knows to be done is done with it.
 	GiveBack(Key)
-	// Act has the calling thread act on what was waited for, for the key, and on what it acted on before. It returns
-	// the key of that.
+	// Act has the calling thread act on the waits for the key, and on those that it acted on before. It returns
+	// the key of those.
 	Act(Key) Key
-	// Publish has the program learn what was waited for.
+	// Publish lets the program know of the waits for the key.
 	Publish(Key)
 	// Forget ends the key.
 	Forget(Key)
-	// Read notes that the work which has read the memory is done, as was waited for: it may be given back.
+	// Read notes that the work which has read the memory is done, as was waited for: it may be released.
 	Read(Key, []device.Range)
 }
 
@@ -39,7 +39,7 @@ func Watch() { watched.Store(true) }
 // Watched reports whether there is a simulated driver in the process.
 func Watched() bool { return watched.Load() }
 
-// Known is what was waited for about one piece of memory. The zero value is ready. It does not move. Its key ends with
+// Known has the waits for one piece of memory. The zero value is ready. It does not move. Its key ends with
 // [Known.Act], or with the object that it is part of.
 type Known struct{ told atomic.Pointer[told] }
 
@@ -82,7 +82,7 @@ func (k *Known) Add(d Driver) Key {
 	return t.key()
 }
 
-// IsEmpty reports whether nothing was waited for that a driver wants to know.
+// IsEmpty reports whether there was no wait of which a driver is told.
 func (k *Known) IsEmpty() bool { return k.told.Load() == nil }
 
 // each calls f for each driver that was waited for.
@@ -94,7 +94,7 @@ func (k *Known) each(f func(Driver, Key)) {
 	}
 }
 
-// Act calls f, which acts on what was waited for, and ends the key.
+// Act calls f, which acts on the waits, and ends the key.
 func (k *Known) Act(f func()) {
 	k.each(func(d Driver, key Key) {
 		next := f
@@ -107,28 +107,29 @@ func (k *Known) Act(f func()) {
 	f()
 }
 
-// GiveBack is called before a reference is released: who releases it knows what the thread knows.
+// GiveBack is called before a reference is released: the work that the thread knows to be done is done with the
+// memory.
 func (k *Known) GiveBack() {
 	if !k.IsEmpty() {
 		k.each(Driver.GiveBack)
 	}
 }
 
-// Take adds what the thread acts on, which was waited for about other memory.
+// Take adds the waits for other memory, on which the thread acts.
 func (k *Known) Take(other *Known) {
 	other.each(func(d Driver, _ Key) { d.GiveBack(k.Add(d)) })
 }
 
-// Publish is called before a function of the program that may give the memory to anybody.
+// Publish is called before a function of the program that may pass the memory on.
 func (k *Known) Publish() { k.each(Driver.Publish) }
 
-// Read notes that the work which has read the memory is done. Others may hold references to it, and give it back
+// Read notes that the work which has read the memory is done. Others may hold references to it, and release it
 // when this module has released its own.
 func (k *Known) Read(ranges []device.Range) {
 	k.each(func(d Driver, key Key) { d.Read(key, ranges) })
 }
 
-// Act calls f, which acts on what was waited for, for the key.
+// Act calls f, which acts on the waits for the key.
 func Act(d Driver, key Key, f func()) {
 	runtime.LockOSThread() // the driver knows threads
 	defer runtime.UnlockOSThread()
@@ -137,14 +138,14 @@ func Act(d Driver, key Key, f func()) {
 	f()
 }
 
-// waits calls f after the work of a device, a stream or an event, and reports whether it knows what that is.
+// waits calls f after the work of a device, a stream or an event, and reports whether it is one of a known backend.
 var waits func(of any, known *Known, f func()) bool
 
 // SetWaits is called once, while packages are initialised.
 func SetWaits(f func(of any, known *Known, f func()) bool) { waits = f }
 
-// AfterWork calls f, a function of this module, after the work of a device or a stream. f acts on that, and on what
-// was waited for before; known is nil where that is nothing.
+// AfterWork calls f, a function of this module, after the work of a device or a stream. f acts on that wait and on
+// those in known, which may be nil.
 func AfterWork(of interface{ AfterWork(f func()) }, known *Known, f func()) {
 	if waits == nil || !waits(of, known, f) {
 		of.AfterWork(f)

@@ -141,7 +141,7 @@ func TestAtTheLimitFreesAreWaitedFor(t *testing.T) {
 	assert.Empty(t, src.held)
 }
 
-// A block that is given back, and a limit that is raised, end a wait although the source
+// A block that is returned, and a limit that is raised, end a wait although the source
 // still blocks.
 func TestAWaitEndsEarly(t *testing.T) {
 	for name, end := range map[string]func(c *Cache, b Block){

@@ -6,6 +6,8 @@
 //	list the GPUs, touching none                   [Devices], [DriverVersion]
 //	open one                                       [Open]; its memory is device.CUDA
 //	page-locked and managed memory of the same GPU [Device.Pinned], [Device.Managed]
+//	memory that other processes open               [Device.Shareable], [Device.MemoryHandle], [Device.OpenMemory]
+//	page-lock memory of others                     [Device.RegisterMemory]; of a slice: package hostpinned
 //	build Arrow arrays in managed memory           [NewManagedAllocator]; page-locked: package hostpinned
 //	streams, priorities, default streams           [Device.NewStream], [Device.NewStreamWithPriority], [Device.Legacy], [Device.PerThread]
 //	a stream for one copy                          [Device.CopyStream]
@@ -68,6 +70,6 @@
 // A failed call of the driver is an [*Error]: the call, its arguments, the device,
 // the driver's name and text of the code. errors.Is finds the code
 // ([OutOfMemory], ...), and device.ErrNotSupported where this machine or driver
-// cannot do it. The error of a wait that its context ended wraps the context's error; that of an
+// cannot do it. A stream or an event that is used after Close is an error that wraps [ErrClosed]. The error of a wait that its context ended wraps the context's error; that of an
 // allocation that waited in vain wraps [OutOfMemory] as well.
 package cudaalloc

@@ -32,6 +32,10 @@ func TestUseAfterCloseNamesTheHandle(t *testing.T) {
 
 	const stream, event = `^cuda: stream 0x[0-9a-f]+ of cuda:0: used after it was closed$`, `^cuda: event 0x[0-9a-f]+ of cuda:0: used after it was closed$`
 	assert.Regexp(t, stream, s.Synchronize(background))
+	assert.ErrorIs(t, s.Synchronize(background), cudaalloc.ErrClosed)
+	assert.ErrorIs(t, e.Synchronize(background), cudaalloc.ErrClosed)
+	assert.NoError(t, s.Close(), "twice")
+	assert.NoError(t, e.Close(), "twice")
 	assert.Regexp(t, stream, gpu.Memset(0, 0, 1, s))
 	assert.Regexp(t, `^cuda: stream 0x0 of cuda:0: used after`, borrowed.Synchronize(background))
 	assert.Regexp(t, event, e.Synchronize(background))

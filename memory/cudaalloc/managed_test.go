@@ -64,7 +64,7 @@ func TestGPUManagedBuilders(t *testing.T) {
 	small.Allocate(2000)
 }
 
-// Memory of an allocator that a copy reads is given back behind the copy by AfterWork:
+// Memory of an allocator that a copy reads is freed after the copy by AfterWork:
 // its next user may write to it at once.
 func TestGPUManagedMemoryIsGivenBackBehindWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {

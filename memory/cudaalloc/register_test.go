@@ -108,7 +108,7 @@ func TestGPUFlushWaitsForUnregistered(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A capture of somebody else is not invalidated: the memory stays registered until it has ended.
+// A capture of another library is not invalidated: the memory stays registered until it has ended.
 func TestGPURegisteredMemoryAndCaptures(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
