@@ -81,7 +81,7 @@ var allowed = map[string][]string{
 	},
 	"internal/ipcmessage":   {},
 	"internal/protofield":   {},
-	"internal/flightdata":   {"internal/ipcmessage"},
+	"internal/flightdata":   {"internal/ipcmessage", "internal/protofield"},
 	"internal/flightticket": {"cdevice", "device", "internal/flightdata", "share"},
 	"flight":                {"cdevice", "device", "internal/argument", "internal/flightdata", "internal/flightticket", "internal/ipcmessage", "share"},
 	"share":                 {"cdevice", "device", "internal/abi", "internal/argument", "internal/ipcmessage", "internal/layout", "internal/protofield"},

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -292,4 +293,110 @@ func TestJoinedDictionariesAreBounded(t *testing.T) {
 	}
 	_, err := keep(t, grown(t, texts("a", "b")), math.MaxInt)
 	assert.NoError(t, err, "without a limit")
+}
+
+// dictionaries are record batches of texts whose dictionaries grow, are replaced, or stay.
+func dictionaries(t testing.TB, words ...string) (*arrow.Schema, []arrow.RecordBatch) {
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)
+	var recs []arrow.RecordBatch
+	for _, of := range words {
+		values, _, err := array.FromJSON(memory.DefaultAllocator, dt.ValueType, strings.NewReader(`["`+strings.ReplaceAll(of, " ", `","`)+`"]`))
+		require.NoError(t, err)
+		indices, _, err := array.FromJSON(memory.DefaultAllocator, dt.IndexType, strings.NewReader(fmt.Sprintf("[%d, null, 0]", values.Len()-1)))
+		require.NoError(t, err)
+		d := array.NewDictionaryArray(dt, indices, values)
+		recs = append(recs, array.NewRecordBatch(s, []arrow.Array{d}, 3))
+	}
+	return s, recs
+}
+
+func TestGPUDictionaries(t *testing.T) {
+	gpu := machine(t)
+	s, recs := dictionaries(t, "a b", "a b", "a b c d", "other", "a b c d e", "a")
+	for name, opts := range map[string][]any{
+		"replacements": nil, "deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true))},
+		"compressed deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true), ipc.WithZstd())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there, here := onGPU(t, gpu), onGPU(t, gpu)
+			client := serve(t, echo(t, there, nil, opts...), flight.ServerOptions()...)
+			r := readerOf(t, gpu, s, recs...)
+			defer r.Release()
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](append(opts, here.opts...))...)
+			require.NoError(t, err)
+			requireBatches(t, recs, answers)
+		})
+	}
+}
+
+// A peer cannot make a dictionary grow without a bound.
+func TestDeltasAreBounded(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	var r recorder
+	words := ""
+	s, _ := dictionaries(t, "a")
+	w := arrowflight.NewRecordWriter(&r, ipc.WithSchema(s), ipc.WithDictionaryDeltas(true))
+	for i := range 100 {
+		words += fmt.Sprintf(" word%0200d", i)
+		_, recs := dictionaries(t, words[1:])
+		require.NoError(t, w.Write(recs[0]))
+	}
+	require.NoError(t, w.Close())
+	assert.NoError(t, play(t, marshal(t, r.messages)))
+	assert.ErrorContains(t, play(t, marshal(t, r.messages), flight.WithMaxMessageSize(10_000)), "with their deltas, of at most 10000 (WithMaxMessageSize)")
+}
+
+// twice is the messages of a schema, a dictionary and two batches.
+func twice(t *testing.T, opts ...ipc.Option) []*arrowflight.FlightData {
+	_, recs := dictionaries(t, "a b c d e f g h", "a b c d e f g h")
+	m := record(t, recs, opts...)
+	require.Len(t, m, 4)
+	return m
+}
+
+// A batch on which arrow-go's reader panics, behind a good one, keeps no memory of the allocator: arrow-go does not
+// release the dictionary, which it has used by then.
+func TestNothingIsLeftOfADictionary(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for name, opts := range map[string][]ipc.Option{"plain": nil, "zstd": {ipc.WithZstd()}} {
+		m := twice(t, opts...)
+		header := m[3].DataHeader
+		found := 0
+		for at := 0; at+16 <= len(header); at += 4 { // pairs of offset and length of its buffers
+			length := binary.LittleEndian.Uint64(header[at+8:])
+			if length == 0 || length > uint64(len(m[3].DataBody)) || binary.LittleEndian.Uint64(header[at:]) > 64 {
+				continue
+			}
+			m[3].DataHeader = bytes.Clone(header)
+			binary.LittleEndian.PutUint64(m[3].DataHeader[at+8:], 0)
+			err := play(t, marshal(t, m)) // which fails the test if memory is left
+			if err != nil {
+				assert.ErrorIs(t, err, arrow.ErrInvalid, name)
+				found++
+			}
+		}
+		assert.NotZero(t, found, name)
+	}
+}
+
+// Memory of dictionaries that arrow-go does not release is found by the garbage collector.
+func TestDictionariesOfBrokenStreamsAreCollected(t *testing.T) {
+	m := twice(t)
+	m[3].DataHeader = m[3].DataHeader[:len(m[3].DataHeader)-1]
+	m[1].DataBody = append(m[1].DataBody, make([]byte, 1<<20)...)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range 100 {
+		_ = play(t, marshal(t, m))
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if after.HeapAlloc < before.HeapAlloc+20<<20 {
+			return
+		}
+	}
+	assert.Less(t, after.HeapAlloc, before.HeapAlloc+20<<20)
 }

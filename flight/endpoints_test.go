@@ -47,6 +47,11 @@ func parts(t testing.TB, n int, open *atomic.Int64) (*server, *arrowflight.Fligh
 	}}, info
 }
 
+// dialing returns one client for all endpoints.
+func dialing(client arrowflight.FlightServiceClient) flight.Dial {
+	return func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+}
+
 func TestGPUEndpoints(t *testing.T) {
 	gpu := machine(t)
 	for _, ordered := range []bool{true, false} {
@@ -99,17 +104,9 @@ func TestParallelEndpointsAreBounded(t *testing.T) {
 				break
 			}
 		}
-		r := source(t, func(ctx context.Context, i int) (arrow.RecordBatch, error) {
-			if i > 0 {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return numbers(t, 0, 4), nil
-		}, nil)
-		defer r.Release()
-		return flight.Send(stream, r)
+		return serving(stuck(t, new(atomic.Int64))).get(nil, stream)
 	}}, flight.ServerOptions()...)
-	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	dial := dialing(client)
 	r, err := flight.DoGetEndpoints(t.Context(), info, dial, flight.WithParallel(5))
 	require.NoError(t, err)
 	for range 5 {
@@ -133,7 +130,7 @@ func TestEndpointsFail(t *testing.T) {
 		return get(ticket, stream)
 	}
 	client := serve(t, s, flight.ServerOptions()...)
-	good := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	good := dialing(client)
 	for name, row := range map[string]struct {
 		dial flight.Dial
 		want string
@@ -199,7 +196,7 @@ func TestGPUEndpointsThatAreReady(t *testing.T) {
 	s, info := parts(t, 3, &open)
 	info.Ordered = true
 	client := serve(t, s, flight.ServerOptions()...)
-	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	dial := dialing(client)
 	r, err := flight.DoGetEndpoints(t.Context(), info, dial, append(as[flight.EndpointsOption](onGPU(t, gpu).opts), flight.WithPrefetch(0))...)
 	require.NoError(t, err)
 	require.True(t, r.Next(), r.Err())
@@ -214,7 +211,7 @@ func TestEndpointsAreGivenUp(t *testing.T) {
 	var open atomic.Int64
 	s, info := parts(t, 8, &open)
 	client := serve(t, s, flight.ServerOptions()...)
-	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	dial := dialing(client)
 	for i := range 100 {
 		r, err := flight.DoGetEndpoints(t.Context(), info, dial, flight.WithParallel(8))
 		require.NoError(t, err)

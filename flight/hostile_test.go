@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,7 +18,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -33,7 +36,8 @@ type tape struct {
 }
 
 func (*tape) Context() context.Context { return background }
-func (*tape) SendMsg(any) error        { return io.EOF }
+
+func (*tape) SendMsg(any) error { return io.EOF }
 
 func (t *tape) RecvMsg(m any) error {
 	if len(t.messages) == 0 {
@@ -366,4 +370,73 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schema, batch, body []byte) {
 		_ = play(t, marshal(t, []*arrowflight.FlightData{{DataHeader: schema}, {DataHeader: batch, DataBody: body}}))
 	})
+}
+
+// Protobuf that is cut off or changed is an error, and nothing is lost.
+func TestChangedProtobuf(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	messages := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
+	messages[0].FlightDescriptor = descriptor()
+	messages[1].AppMetadata = []byte("of the app")
+	good := marshal(t, messages)
+	require.NoError(t, play(t, good))
+	for i := range good {
+		bad := append([][]byte{}, good...)
+		for n := range good[i] {
+			bad[i] = good[i][:n]
+			if n > 0 && n < 40 {
+				assert.Error(t, play(t, bad), "message %d cut to %d bytes", i, n)
+			}
+			for _, value := range []byte{0, 0x7f, 0x80, 0xff} {
+				bad[i] = append([]byte{}, good[i]...)
+				bad[i][n] = value
+				_ = play(t, bad)
+			}
+		}
+	}
+}
+
+// Columns have the length of their batch, also where that is 0.
+func TestLengthsOfColumns(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for _, rows := range []int64{0, 3, 5} {
+		m := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
+		header := m[1].DataHeader
+		message := binary.LittleEndian.AppendUint64(nil, 4)
+		at := bytes.Index(header, message)
+		changedOne := false
+		for ; at >= 0; at = next(header, message, at) { // the length of the batch is one of these
+			m[1].DataHeader = bytes.Clone(header)
+			binary.LittleEndian.PutUint64(m[1].DataHeader[at:], uint64(rows))
+			err := play(t, marshal(t, m))
+			changedOne = changedOne || err != nil && err.Error() == fmt.Sprintf("flight: RecordBatch.nodes[0]: length 4, want %d as the batch: invalid", rows)
+		}
+		assert.True(t, changedOne, rows)
+	}
+}
+
+func next(b, of []byte, at int) int {
+	i := bytes.Index(b[at+1:], of)
+	if i < 0 {
+		return -1
+	}
+	return at + 1 + i
+}
+
+// A body without a header is not skipped, and a schema that arrow-go refuses is an error of this package.
+func TestStrangeMessages(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
+	m[1].DataHeader = nil
+	assert.ErrorContains(t, play(t, marshal(t, m)), "FlightData.data_header: absent, beside a body of")
+	m = record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
+	header := m[0].DataHeader
+	for at := range header {
+		m[0].DataHeader = bytes.Clone(header)
+		m[0].DataHeader[at] ^= 0x41
+		if err := play(t, marshal(t, m)); err != nil && !errors.Is(err, arrow.ErrNotImplemented) {
+			assert.ErrorIs(t, err, arrow.ErrInvalid, "byte %d", at)
+			assert.Equal(t, codes.InvalidArgument, status.Code(err), "byte %d: %v", at, err)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,7 +50,9 @@ type server struct {
 func (s *server) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
 	return s.get(t, stream)
 }
+
 func (s *server) DoPut(stream arrowflight.FlightService_DoPutServer) error { return s.put(stream) }
+
 func (s *server) DoExchange(stream arrowflight.FlightService_DoExchangeServer) error {
 	return s.exchange(stream)
 }
@@ -218,4 +221,53 @@ func ticket() *arrowflight.Ticket { return &arrowflight.Ticket{Ticket: []byte("t
 
 func descriptor() *arrowflight.FlightDescriptor {
 	return &arrowflight.FlightDescriptor{Type: arrowflight.DescriptorPATH, Path: []string{"a", "path"}}
+}
+
+// source is a reader of the CPU of a function that makes batch i, or an error. It waits where the
+// function does, until the reader ends.
+func source(t testing.TB, next func(ctx context.Context, i int) (arrow.RecordBatch, error), stop func()) *cdevice.RecordReader {
+	i := -1
+	r, err := cdevice.NewRecordReaderFunc(background, schema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+		i++
+		rec, err := next(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		defer rec.Release()
+		return cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	}, stop)
+	require.NoError(t, err)
+	return r
+}
+
+// serving is a server that sends a new source with each DoGet.
+func serving(open func() *cdevice.RecordReader) *server {
+	return &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := open()
+		defer r.Release()
+		return flight.Send(stream, r)
+	}}
+}
+
+// failing is a source of batches whose batch i is an error.
+func failing(t testing.TB, i int, err error) *cdevice.RecordReader {
+	return source(t, func(_ context.Context, at int) (arrow.RecordBatch, error) {
+		if at == i {
+			return nil, err
+		}
+		return numbers(t, 0, 4), nil
+	}, nil)
+}
+
+// stuck is a source of one batch that then waits, and reports when it is stopped.
+func stuck(t testing.TB, stopped *atomic.Int64) func() *cdevice.RecordReader {
+	return func() *cdevice.RecordReader {
+		return source(t, func(ctx context.Context, i int) (arrow.RecordBatch, error) {
+			if i == 0 {
+				return numbers(t, 0, 4), nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, func() { stopped.Add(1) })
+	}
 }

@@ -3,17 +3,17 @@ package flight_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -107,37 +107,23 @@ func TestMetadataFunc(t *testing.T) {
 	assert.ErrorContains(t, err, "ended")
 }
 
-// dictionaries are record batches of texts whose dictionaries grow, are replaced, or stay.
-func dictionaries(t testing.TB, words ...string) (*arrow.Schema, []arrow.RecordBatch) {
-	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
-	s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)
-	var recs []arrow.RecordBatch
-	for _, of := range words {
-		values, _, err := array.FromJSON(memory.DefaultAllocator, dt.ValueType, strings.NewReader(`["`+strings.ReplaceAll(of, " ", `","`)+`"]`))
-		require.NoError(t, err)
-		indices, _, err := array.FromJSON(memory.DefaultAllocator, dt.IndexType, strings.NewReader(fmt.Sprintf("[%d, null, 0]", values.Len()-1)))
-		require.NoError(t, err)
-		d := array.NewDictionaryArray(dt, indices, values)
-		recs = append(recs, array.NewRecordBatch(s, []arrow.Array{d}, 3))
-	}
-	return s, recs
-}
-
-func TestGPUDictionaries(t *testing.T) {
-	gpu := machine(t)
-	s, recs := dictionaries(t, "a b", "a b", "a b c d", "other", "a b c d e", "a")
-	for name, opts := range map[string][]any{
-		"replacements": nil, "deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true))},
-		"compressed deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true), ipc.WithZstd())},
+// io.EOF of a function of the program is its error, and no end of the stream. A panic in it is not the peer's fault.
+func TestMetadataFuncOfAProgram(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := []*arrowflight.FlightData{nil, {AppMetadata: []byte(" ")}, nil}
+	data := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
+	m[0], m[2] = data[0], data[1]
+	for name, f := range map[string]func([]byte) error{
+		"flight: the function of WithMetadataFunc: EOF":            func([]byte) error { return io.EOF },
+		"flight: the function of WithMetadataFunc: wrapped: EOF":   func([]byte) error { return fmt.Errorf("wrapped: %w", io.EOF) },
+		"flight: panic in the function of WithMetadataFunc: broke": func([]byte) error { panic("broke") },
+		"flight: panic in the function of WithMetadataFunc: runtime error: invalid memory address or nil pointer dereference": func([]byte) error {
+			return (*flight.Error)(nil) // no nil error
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			there, here := onGPU(t, gpu), onGPU(t, gpu)
-			client := serve(t, echo(t, there, nil, opts...), flight.ServerOptions()...)
-			r := readerOf(t, gpu, s, recs...)
-			defer r.Release()
-			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](append(opts, here.opts...))...)
-			require.NoError(t, err)
-			requireBatches(t, recs, answers)
-		})
+		err := play(t, marshal(t, m), flight.WithMetadataFunc(f))
+		assert.EqualError(t, err, name)
+		assert.NotErrorIs(t, err, arrow.ErrInvalid)
+		assert.Equal(t, codes.Unknown, status.Code(err))
 	}
 }

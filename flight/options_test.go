@@ -57,7 +57,7 @@ func TestNilArguments(t *testing.T) {
 	defer r.Release()
 	client := serve(t, &server{}, flight.ServerOptions()...)
 	info := &arrowflight.FlightInfo{Schema: arrowflight.SerializeSchema(schema, memory.DefaultAllocator)}
-	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	dial := dialing(client)
 	stream := &swallow{}
 	var none context.Context
 	rows := map[string]nilargs.Row{ // The interface is gRPC's, for its streams.
@@ -134,8 +134,10 @@ func TestNilArguments(t *testing.T) {
 type swallow struct{}
 
 func (*swallow) Context() context.Context { return background }
-func (*swallow) SendMsg(any) error        { return nil }
-func (*swallow) RecvMsg(any) error        { return io.EOF }
+
+func (*swallow) SendMsg(any) error { return nil }
+
+func (*swallow) RecvMsg(any) error { return io.EOF }
 
 // The options of gRPC are those of each call, with tickets or without.
 func TestCallOptions(t *testing.T) {
@@ -177,4 +179,5 @@ type credentials struct{}
 func (credentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "of the program"}, nil
 }
+
 func (credentials) RequireTransportSecurity() bool { return false }

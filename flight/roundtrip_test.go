@@ -2,9 +2,7 @@ package flight_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -15,8 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -74,31 +70,7 @@ func TestGPUGetPutExchange(t *testing.T) {
 	for name, serverOpts := range codecs {
 		t.Run(name, func(t *testing.T) {
 			gpu := machine(t)
-			kept := []arrow.RecordBatch{numbers(t, 0, 5), numbers(t, 5, 1), numbers(t, 6, 100)}
-			there, here := onGPU(t, gpu), onGPU(t, gpu)
-			client := serve(t, echo(t, there, kept), serverOpts...)
-
-			r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](here.opts)...)
-			require.NoError(t, err)
-			assert.Equal(t, device.CUDA, r.DeviceType())
-			assert.True(t, r.Schema().Equal(schema))
-			requireBatches(t, kept, r)
-
-			r = readerOf(t, gpu, schema, kept...)
-			var rows []byte
-			opts := append([]any{flight.WithPutResults(func(p *arrowflight.PutResult) error {
-				rows = append(rows, p.AppMetadata...)
-				return nil
-			})}, here.opts...)
-			require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, as[flight.PutOption](opts)...))
-			r.Release()
-			assert.Equal(t, []byte{5, 1, 100}, rows)
-
-			r = readerOf(t, gpu, schema, kept...)
-			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](here.opts)...)
-			r.Release()
-			require.NoError(t, err)
-			requireBatches(t, kept, answers)
+			getPutExchange(t, onGPU(t, gpu), onGPU(t, gpu), serverOpts)
 		})
 	}
 }
@@ -107,21 +79,32 @@ func TestHostGetPutExchange(t *testing.T) {
 	for name, serverOpts := range codecs {
 		t.Run(name, func(t *testing.T) {
 			cdevicetest.CheckLeaks(t)
-			kept := []arrow.RecordBatch{numbers(t, 0, 5), numbers(t, 5, 100)}
-			there, here := host(t), host(t)
-			client := serve(t, echo(t, there, kept), serverOpts...)
-			r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](here.opts)...)
-			require.NoError(t, err)
-			assert.Equal(t, device.CPU, r.DeviceType())
-			requireBatches(t, kept, r)
-
-			r = readerOf(t, device.CPUDevice(), schema, kept...)
-			defer r.Release()
-			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](here.opts)...)
-			require.NoError(t, err)
-			requireBatches(t, kept, answers)
+			getPutExchange(t, host(t), host(t), serverOpts)
 		})
 	}
+}
+
+func getPutExchange(t *testing.T, there, here side, serverOpts []grpc.ServerOption) {
+	kept := []arrow.RecordBatch{numbers(t, 0, 5), numbers(t, 5, 1), numbers(t, 6, 100)}
+	client := serve(t, echo(t, there, kept), serverOpts...)
+	r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](here.opts)...)
+	require.NoError(t, err)
+	assert.Equal(t, here.dev.ID().Type, r.DeviceType())
+	assert.True(t, r.Schema().Equal(schema))
+	requireBatches(t, kept, r)
+
+	r = readerOf(t, here.dev, schema, kept...)
+	var rows []byte
+	results := flight.WithPutResults(func(p *arrowflight.PutResult) error { rows = append(rows, p.AppMetadata...); return nil })
+	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, append(as[flight.PutOption](here.opts), results)...))
+	r.Release()
+	assert.Equal(t, []byte{5, 1, 100}, rows)
+
+	r = readerOf(t, here.dev, schema, kept...)
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](here.opts)...)
+	r.Release()
+	require.NoError(t, err)
+	requireBatches(t, kept, answers)
 }
 
 // Every type goes to a server and back: over the wire, compressed or not, to a GPU and back.
@@ -201,74 +184,4 @@ func TestNoBatches(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, r.Schema().Equal(schema))
 	requireBatches(t, nil, r)
-}
-
-// What arrow-go's IPC does not read is refused by name: dictionaries whose values had a validity bitmap
-// before version 5 of the metadata.
-func TestNotCarried(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
-	tested := 0
-	for _, c := range cases.All() {
-		values, err := c.Array(memory.DefaultAllocator, cases.Valid)
-		require.NoError(t, err)
-		switch values.DataType().ID() {
-		case arrow.DENSE_UNION, arrow.SPARSE_UNION, arrow.RUN_END_ENCODED:
-		default:
-			continue
-		}
-		tested++
-		t.Run(c.Name, func(t *testing.T) {
-			indices, _, err := array.FromJSON(memory.DefaultAllocator, arrow.PrimitiveTypes.Int8, strings.NewReader("[0, 1, 0]"))
-			require.NoError(t, err)
-			dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}
-			s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)
-			rec := array.NewRecordBatch(s, []arrow.Array{array.NewDictionaryArray(dt, indices, values)}, 3)
-			r := readerOf(t, device.CPUDevice(), s, rec)
-			defer r.Release()
-			err = flight.DoPut(t.Context(), client, descriptor(), r)
-			require.ErrorContains(t, err, "DictionaryBatch.buffers")
-		})
-	}
-	assert.Equal(t, 5, tested)
-}
-
-// A reader that failed before it had a schema fails each call with its error: no schema is sent.
-func TestFailureBeforeTheSchema(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	failed := func() *cdevice.RecordReader {
-		r, err := cdevice.NewFailedRecordReader(device.CPU, fmt.Errorf("no such table: %w", arrow.ErrInvalid))
-		require.NoError(t, err)
-		return r
-	}
-	received := make(chan error, 1)
-	receive := func(stream flight.Stream) error {
-		r, _, err := flight.Receive(stream)
-		if err == nil {
-			r.Release()
-		}
-		received <- err
-		return err
-	}
-	client := serve(t, &server{
-		get:      serving(failed).get,
-		put:      func(stream arrowflight.FlightService_DoPutServer) error { return receive(stream) },
-		exchange: func(stream arrowflight.FlightService_DoExchangeServer) error { return receive(stream) },
-	}, flight.ServerOptions()...)
-	fails := func(err error) {
-		t.Helper()
-		assert.ErrorContains(t, err, "no such table: invalid")
-		assert.Equal(t, codes.InvalidArgument, status.Code(err))
-	}
-	_, err := flight.DoGet(background, client, ticket())
-	fails(err)
-
-	r := failed()
-	defer r.Release()
-	fails(flight.DoPut(background, client, descriptor(), r))
-	assert.Error(t, <-received)
-
-	_, err = flight.DoExchange(background, client, descriptor(), r)
-	fails(err)
-	assert.Error(t, <-received)
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +30,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/flightdata"
 	"github.com/arrowdevice/arrowdevice/internal/flightticket"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -103,12 +103,7 @@ func TestSharingServer(t *testing.T) {
 		defer r.Release()
 		return flight.Send(stream, r, as[flight.SendOption](opts)...)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	grpcServer := grpc.NewServer(flight.ServerOptions()...)
-	arrowflight.RegisterFlightServiceServer(grpcServer, s)
-	go grpcServer.Serve(listener)
-	client.Write(listener.Addr().String())
+	client.Write(serveTCP(t, s))
 	for {
 		switch client.Read() {
 		case "free":
@@ -116,7 +111,6 @@ func TestSharingServer(t *testing.T) {
 		case "count":
 			client.Write(counts())
 		default:
-			grpcServer.Stop()
 			return
 		}
 	}
@@ -192,10 +186,15 @@ func sharingServer(t *testing.T, driver string) (*otherprocess.Peer, arrowflight
 	flightticket.ResponseTime = time.Minute
 	peer := otherprocess.Start(t, "TestSharingServer", driver)
 	checkGoroutines(t)
-	conn, err := grpc.NewClient(peer.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return peer, dialTCP(t, peer.Read())
+}
+
+// dialTCP returns a client of a server at an address, until the end of the test.
+func dialTCP(t *testing.T, address string) arrowflight.Client {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
-	return peer, arrowflight.NewClientFromConn(conn, nil)
+	return arrowflight.NewClientFromConn(conn, nil)
 }
 
 func isFree(t *testing.T, peer *otherprocess.Peer) {
@@ -255,11 +254,9 @@ func TestSharingClient(t *testing.T) {
 	owner := otherprocess.Caller(t)
 	gpu, err := cudaalloc.Open(0)
 	require.NoError(t, err)
-	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
+	client := dialTCP(t, owner.Read())
 	mem := &counted{Allocator: memory.DefaultAllocator}
-	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(),
+	r, err := flight.DoGet(background, client, ticket(),
 		flight.WithSharing(nil, nil), flight.WithTarget(gpu), flight.WithAllocator(mem))
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
@@ -270,18 +267,13 @@ func TestSharingClient(t *testing.T) {
 func TestSharingGPU(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	grpcServer := grpc.NewServer(flight.ServerOptions()...)
-	arrowflight.RegisterFlightServiceServer(grpcServer, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
 		r := readerOf(t, m.GPUs[0], schema, sharedNumbers(t)...)
 		defer r.Release()
 		return flight.Send(stream, r, flight.WithSharing(m.GPUs[0].Shareable(), nil))
 	}})
-	go grpcServer.Serve(listener)
-	defer grpcServer.Stop()
 	p := otherprocess.Start(t, "TestSharingClient", m.Path())
-	p.Write(listener.Addr().String())
+	p.Write(address)
 	require.Equal(t, "0", p.Read())
 }
 
@@ -375,4 +367,61 @@ func TestSharingSameProcess(t *testing.T) {
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
 	assert.Zero(t, mem.ReadStats().Held)
+}
+
+func TestSharingPut(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	mem := shareAllocator(t)
+	var answers []string
+	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+	defer r.Release()
+	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem), said(&answers)))
+	assert.Equal(t, []string{"1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes"}, answers)
+	isFree(t, peer)
+}
+
+func TestSharingExchange(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	received := &counted{Allocator: memory.DefaultAllocator}
+	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), flight.WithAllocator(received))
+	r.Release()
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), answers)
+	assert.Zero(t, received.bytes.Load())
+	isFree(t, peer)
+}
+
+// Every type goes to the other process and back by tickets, in host memory and in memory of a GPU.
+func TestGPUSharingEveryType(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	for name, dev := range map[string]device.Device{"host": device.CPUDevice(), "GPU": m.GPUs[0]} {
+		t.Run(name, func(t *testing.T) {
+			received := &counted{Allocator: memory.DefaultAllocator}
+			opts := []any{flight.WithAllocator(received), flight.WithSharing(nil, shareAllocator(t))}
+			driver := ""
+			if name == "GPU" {
+				driver = m.Path()
+				t.Setenv("CDEVICE_CUDA_DRIVER", driver) // package share opens the default driver
+				opts = []any{flight.WithAllocator(received), flight.WithSharing(m.GPUs[0], nil), flight.WithTarget(dev)}
+			}
+			_, client := sharingServer(t, driver)
+			for _, c := range cases.All() {
+				for _, v := range cases.Variants {
+					t.Run(c.Name+"/"+string(v), func(t *testing.T) {
+						rec := recordOf(t, c, v)
+						r := readerOf(t, dev, rec.Schema(), rec, rec)
+						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](opts)...)
+						r.Release()
+						require.NoError(t, err)
+						requireBatches(t, []arrow.RecordBatch{rec, rec}, answers)
+					})
+				}
+			}
+			assert.Zero(t, received.bytes.Load())
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package flight_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -160,4 +161,52 @@ func TestTooLarge(t *testing.T) {
 		assert.ErrorContains(t, err, "WithMaxMessageSize")
 		assert.Equal(t, codes.InvalidArgument, status.Code(err))
 	})
+}
+
+// A slice of list views with nulls, on which arrow-go's writer panics, is copied.
+func TestSliceOfListViewsWithNulls(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	lists := array.NewListViewBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Int32)
+	defer lists.Release()
+	for i := range 300_000 {
+		if i%3 == 0 {
+			lists.AppendNull()
+			continue
+		}
+		lists.AppendWithSize(true, 1)
+		lists.ValueBuilder().(*array.Int32Builder).Append(int32(i))
+	}
+	whole := lists.NewArray()
+	arr := array.NewSlice(whole, 1, int64(whole.Len()))
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "l", Type: arr.DataType(), Nullable: true}}, nil), []arrow.Array{arr}, int64(arr.Len()))
+	client := serve(t, echo(t, host(t), []arrow.RecordBatch{rec}), flight.ServerOptions()...)
+	r, err := flight.DoGet(t.Context(), client, ticket())
+	require.NoError(t, err)
+	got, err := collect(r)
+	require.NoError(t, err)
+	rows := int64(0)
+	for _, part := range got {
+		assert.True(t, array.RecordEqual(rec.NewSlice(rows, rows+part.NumRows()), part))
+		rows += part.NumRows()
+	}
+	assert.Equal(t, rec.NumRows(), rows)
+}
+
+// Where arrow-go's writer panics, here for offsets that nobody has validated, sending is an error.
+func TestWriterPanicsOnOffsets(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const rows = 1000
+	offsets := make([]byte, 4*(rows+1))
+	for i := range rows + 1 {
+		binary.LittleEndian.PutUint32(offsets[4*i:], uint32(i))
+	}
+	binary.LittleEndian.PutUint32(offsets[4:], 1<<30)
+	data := array.NewData(arrow.BinaryTypes.Binary, rows, []*memory.Buffer{nil, memory.NewBufferBytes(offsets), memory.NewBufferBytes(make([]byte, rows))}, nil, 0, 0)
+	arr := array.NewSlice(array.NewBinaryData(data), 1, rows)
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "b", Type: arr.DataType()}}, nil), []arrow.Array{arr}, rows-1)
+	client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
+	r := readerOf(t, device.CPUDevice(), rec.Schema(), rec)
+	defer r.Release()
+	err := flight.DoPut(t.Context(), client, descriptor(), r, flight.WithMaxMessageSize(3000))
+	assert.ErrorContains(t, err, "panic in arrow-go's IPC writer: ")
 }

@@ -4,8 +4,12 @@ package flight_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,12 +19,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -28,12 +33,168 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
 )
+
+// TestSharingWithoutFiles is the other process. It has one descriptor for its second ticket, and no other for the memory.
+func TestSharingWithoutFiles(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	client := dialTCP(t, owner.Read())
+	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
+	require.NoError(t, err)
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	var b *cdevice.RecordBatch
+	for b, err = range r.All() {
+		if err != nil {
+			break
+		}
+		b.Retain() // and its connection to the owner
+		defer b.Release()
+		next, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(next))
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next) + 1, Max: before.Max}))
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	r.Release()
+	owner.Write(fmt.Sprint(err))
+	require.Equal(t, "release", owner.Read())
+}
+
+// The server gives back the memory of a ticket whose opener, who lives on, had no descriptor for it.
+func TestSharingOpeningFails(t *testing.T) {
+	mem := shareAllocator(t)
+	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		defer r.Release()
+		return flight.Send(stream, r, flight.WithSharing(nil, mem))
+	}})
+	p := otherprocess.Start(t, "TestSharingWithoutFiles", "")
+	p.Write(address)
+	require.Contains(t, p.Read(), "the ticket of a batch: share: open: this process has free descriptors for only 0 files of the memory: too many open files")
+	within.Eventually(t, "no more than the batch that is open", func() bool { return mem.ReadStats().Held > 0 && mem.ReadStats().Held <= 40<<10 })
+	p.Write("release")
+	p.End(0)
+}
+
+// TestSharingAnotherSchema is the other process, which gets a ticket of another schema than the stream's.
+func TestSharingAnotherSchema(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	client := dialTCP(t, owner.Read())
+	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil))
+	require.NoError(t, err)
+	_, err = collect(r)
+	owner.Write(fmt.Sprint(err))
+}
+
+// A ticket of another schema is refused, and given back.
+func TestTicketOfAnotherSchema(t *testing.T) {
+	mem := shareAllocator(t)
+	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		_, kept := dictionaries(t, "a b")
+		here, err := cdevice.WrapRecordBatch(kept[0], device.CPUDevice())
+		if err != nil {
+			return err
+		}
+		defer here.Release()
+		rec, err := here.CopyToHost(stream.Context(), mem)
+		if err != nil {
+			return err
+		}
+		defer rec.Release()
+		there, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+		if err != nil {
+			return err
+		}
+		defer there.Release()
+		w := arrowflight.NewRecordWriter(stream, ipc.WithSchema(schema))
+		defer w.Close()
+		empty := numbers(t, 0, 0)
+		defer empty.Release()
+		if err := w.Write(empty); err != nil {
+			return err
+		}
+		tickets := flightticket.NewSender(stream, flightticket.Memory{}, 1<<20)
+		defer tickets.Close()
+		other := tickets.Issue(stream.Context(), there)
+		if err := tickets.Sent(stream.Context(), other); err != nil {
+			return err
+		}
+		if err := stream.SendMsg(other.Message); err != nil {
+			return err
+		}
+		return tickets.WaitOpened(stream.Context())
+	}})
+	p := otherprocess.Start(t, "TestSharingAnotherSchema", "")
+	p.Write(address)
+	assert.Contains(t, p.Read(), "flight: ticket: the schema of the batch is not the stream's")
+	p.End(0)
+}
+
+var started = regexp.MustCompile(`\ncreated by github.com/arrowdevice/arrowdevice/(flight|share|cdevice|internal/items)\.`)
+
+// counts are the descriptors of the process, and its goroutines of this package and of package share, in a line.
+func counts() string {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		files, err := os.ReadDir("/proc/self/fd")
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		n := len(started.FindAll(stacks, -1))
+		if err != nil || n == 0 || time.Now().After(end) {
+			return fmt.Sprintf("%d files, %d goroutines", len(files), n)
+		}
+	}
+}
+
+// Many streams with tickets leave no descriptor and no goroutine, in both processes.
+func TestSharingLeavesNothing(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	mem := shareAllocator(t)
+	opts := []any{flight.WithSharing(nil, mem)}
+	round := func() {
+		r, err := flight.DoGet(t.Context(), client, ticket(), as[flight.GetOption](opts)...)
+		require.NoError(t, err)
+		requireBatches(t, sharedNumbers(t), r)
+		r = readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		defer r.Release()
+		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, as[flight.PutOption](opts)...))
+		abandoned := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		defer abandoned.Release()
+		answers, err := flight.DoExchange(t.Context(), client, descriptor(), abandoned, as[flight.ExchangeOption](opts)...)
+		require.NoError(t, err)
+		require.True(t, answers.Next(), answers.Err())
+		answers.Release()
+	}
+	count := func() (files [2]int, said string) {
+		peer.Write("count")
+		var goroutines [2]int
+		for i, text := range []string{counts(), peer.Read()} {
+			_, err := fmt.Sscanf(text, "%d files, %d goroutines", &files[i], &goroutines[i])
+			require.NoError(t, err)
+		}
+		return files, fmt.Sprintf("%d files, %d goroutines, here and there", files, goroutines)
+	}
+	round()
+	isFree(t, peer)
+	require.True(t, becomesFree(mem))
+	before, said := count()
+	for range 60 {
+		round()
+	}
+	isFree(t, peer)
+	require.True(t, becomesFree(mem))
+	within.Eventually(t, "no more files than before, and no goroutine: "+said, func() bool {
+		after, now := count()
+		said = now
+		return after[0] <= before[0] && after[1] <= before[1] && strings.Contains(now, "[0 0] goroutines")
+	})
+}
 
 // shareAllocator is memory for tickets, which must be free at the end of the test.
 func shareAllocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
@@ -49,31 +210,6 @@ func said(answers *[]string) flight.PutOption {
 		*answers = append(*answers, string(p.AppMetadata))
 		return nil
 	})
-}
-
-func TestSharingPut(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	peer, client := sharingServer(t, "")
-	mem := shareAllocator(t)
-	var answers []string
-	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
-	defer r.Release()
-	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem), said(&answers)))
-	assert.Equal(t, []string{"1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes"}, answers)
-	isFree(t, peer)
-}
-
-func TestSharingExchange(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	peer, client := sharingServer(t, "")
-	received := &counted{Allocator: memory.DefaultAllocator}
-	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
-	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), flight.WithAllocator(received))
-	r.Release()
-	require.NoError(t, err)
-	requireBatches(t, sharedNumbers(t), answers)
-	assert.Zero(t, received.bytes.Load())
-	isFree(t, peer)
 }
 
 // A receiver that wants memory which it can share gets copies: the memory of a ticket is another process's.
@@ -93,38 +229,6 @@ func TestSharingToShareableMemory(t *testing.T) {
 	ticket, err := share.Share(t.Context(), b)
 	require.NoError(t, err)
 	ticket.Close()
-}
-
-// Every type goes to the other process and back by tickets, in host memory and in memory of a GPU.
-func TestGPUSharingEveryType(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	m := cudatest.One(t, cudasim.Options{})
-	for name, dev := range map[string]device.Device{"host": device.CPUDevice(), "GPU": m.GPUs[0]} {
-		t.Run(name, func(t *testing.T) {
-			received := &counted{Allocator: memory.DefaultAllocator}
-			opts := []any{flight.WithAllocator(received), flight.WithSharing(nil, shareAllocator(t))}
-			driver := ""
-			if name == "GPU" {
-				driver = m.Path()
-				t.Setenv("CDEVICE_CUDA_DRIVER", driver) // package share opens the default driver
-				opts = []any{flight.WithAllocator(received), flight.WithSharing(m.GPUs[0], nil), flight.WithTarget(dev)}
-			}
-			_, client := sharingServer(t, driver)
-			for _, c := range cases.All() {
-				for _, v := range cases.Variants {
-					t.Run(c.Name+"/"+string(v), func(t *testing.T) {
-						rec := recordOf(t, c, v)
-						r := readerOf(t, dev, rec.Schema(), rec, rec)
-						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](opts)...)
-						r.Release()
-						require.NoError(t, err)
-						requireBatches(t, []arrow.RecordBatch{rec, rec}, answers)
-					})
-				}
-			}
-			assert.Zero(t, received.bytes.Load())
-		})
-	}
 }
 
 // A dictionary that changes in the stream is a part of each ticket.
@@ -229,13 +333,7 @@ func TestServerReturnsBeforeTheEnd(t *testing.T) {
 		within.Seconds(t, "DoPut", func() error { return flight.DoPut(background, client, one, r, flight.WithSharing(nil, mem)) })
 	})
 	t.Run("the source waits", func(t *testing.T) {
-		r := source(t, func(ctx context.Context, i int) (arrow.RecordBatch, error) {
-			if i == 0 {
-				return numbers(t, 0, 4), nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, nil)
+		r := stuck(t, new(atomic.Int64))()
 		defer r.Release()
 		within.Seconds(t, "DoPut", func() error { return flight.DoPut(background, client, one, r) })
 	})
@@ -343,9 +441,8 @@ func TestSharingIsBounded(t *testing.T) {
 // TestSharingHolder is the other process: a client that holds two batches, and reads no more.
 func TestSharingHolder(t *testing.T) {
 	owner := otherprocess.Caller(t)
-	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(1))
+	client := dialTCP(t, owner.Read())
+	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(1))
 	require.NoError(t, err)
 	for n := 1; n <= 2; n++ {
 		require.True(t, r.Next(), r.Err())
@@ -432,12 +529,10 @@ func TestSharingAfterTheHeaders(t *testing.T) {
 // TestSharingPutter is the other process, which puts a batch, and repeats the answer.
 func TestSharingPutter(t *testing.T) {
 	owner := otherprocess.Caller(t)
-	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
+	client := dialTCP(t, owner.Read())
 	var answers []string
 	r := readerOf(t, device.CPUDevice(), schema, numbers(t, 0, 1000))
 	defer r.Release()
-	require.NoError(t, flight.DoPut(background, arrowflight.NewClientFromConn(conn, nil), descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), said(&answers)))
+	require.NoError(t, flight.DoPut(background, client, descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), said(&answers)))
 	owner.Write(answers[0])
 }

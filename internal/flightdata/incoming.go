@@ -1,17 +1,16 @@
 package flightdata
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
+	"github.com/arrowdevice/arrowdevice/internal/protofield"
 )
 
 // Incoming is a received message. [Codec] decodes the body into memory of an allocator; any other codec sees the
@@ -53,47 +52,31 @@ func (m *Incoming) TakeBody(toAllocator bool) *memory.Buffer {
 
 func (m *Incoming) decode(data mem.BufferSlice) {
 	m.decoded = true
-	r := data.Reader()
-	defer r.Close()
 	defer func() {
 		if v := recover(); v != nil {
 			m.err = fmt.Errorf("flight: panic in the allocator: %v", v)
 		}
 	}()
-	for r.Remaining() > 0 && m.err == nil {
-		m.err = m.field(r)
+	pieces := make([][]byte, len(data))
+	for i, b := range data {
+		pieces[i] = b.ReadOnlyData()
+	}
+	r := protofield.NewReader(pieces)
+	for m.err == nil {
+		num, size, err := r.Next()
+		switch {
+		case err == io.EOF:
+			return
+		case err != nil:
+			m.err = ipcmessage.Invalid("FlightData", "%v", err)
+		default:
+			m.err = m.field(r, num, size)
+		}
 	}
 }
 
 // field decodes one field. If a field occurs twice, the last one counts, as in protobuf.
-func (m *Incoming) field(r *mem.Reader) error {
-	tag, err := varint(r)
-	if err != nil {
-		return err
-	}
-	num, kind := protowire.DecodeTag(tag)
-	size := uint64(0)
-	switch kind {
-	case protowire.BytesType:
-		size, err = varint(r)
-	case protowire.VarintType:
-		_, err = varint(r)
-	case protowire.Fixed32Type:
-		size = 4
-	case protowire.Fixed64Type:
-		size = 8
-	default:
-		err = ipcmessage.Invalid("FlightData", "field %d has wire type %d", num, kind)
-	}
-	if left := r.Remaining(); err == nil && size > uint64(left) {
-		err = ipcmessage.Invalid("FlightData", "field %d has %d bytes, of which %d are left", num, size, left)
-	}
-	if err != nil {
-		return err
-	}
-	if kind != protowire.BytesType {
-		num = 0
-	}
+func (m *Incoming) field(r *protofield.Reader, num protofield.Number, size int) error {
 	switch num {
 	case fieldDescriptor:
 		m.FlightDescriptor = new(arrowflight.FlightDescriptor)
@@ -104,36 +87,20 @@ func (m *Incoming) field(r *mem.Reader) error {
 		m.DataHeader = read(r, make([]byte, size))
 	case fieldAppMetadata:
 		m.AppMetadata = read(r, make([]byte, size))
-	case fieldBody:
-		m.readBody(r, int(size))
-	default: // not a field of FlightData
-		_, _ = r.Discard(int(size))
+	case fieldBody: // the only copy of it
+		if m.body != nil {
+			m.mem.Free(m.body) // mutant: deleted
+			m.body = nil
+		}
+		if size > 0 {
+			m.body = read(r, allocate(m.mem, size))
+		}
 	}
 	return nil
 }
 
-// readBody copies the body into memory of the allocator: the only copy of it.
-func (m *Incoming) readBody(r *mem.Reader, size int) {
-	if m.body != nil {
-		m.mem.Free(m.body) // mutant: deleted
-		m.body = nil
-	}
-	if size > 0 {
-		m.body = allocate(m.mem, size)
-		read(r, m.body)
-	}
-}
-
-// read fills b, for which r has enough bytes.
-func read(r *mem.Reader, b []byte) []byte {
-	_, _ = io.ReadFull(r, b)
+// read fills b, for which the field has enough bytes.
+func read(r *protofield.Reader, b []byte) []byte {
+	_, _ = r.Read(b)
 	return b
-}
-
-func varint(r *mem.Reader) (uint64, error) {
-	v, err := binary.ReadUvarint(r)
-	if err != nil {
-		return 0, ipcmessage.Invalid("FlightData", "a number is cut off or too large")
-	}
-	return v, nil
 }

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/arrowdevice/arrowdevice/internal/protofield"
 )
 
 // Outgoing is a message to be sent. [Codec] writes the body of the payload into a buffer of gRPC; any other codec sees the
@@ -53,11 +55,9 @@ func sizeOf(num protowire.Number, n int) int {
 }
 
 func (m *Outgoing) appendTo(b []byte) ([]byte, error) {
-	if m.FlightDescriptor != nil {
-		b = appendField(b, fieldDescriptor, m.descriptor)
-	}
-	b = appendField(b, fieldHeader, m.DataHeader)
-	b = appendField(b, fieldAppMetadata, m.AppMetadata)
+	b = protofield.AppendBytes(b, fieldDescriptor, m.descriptor)
+	b = protofield.AppendBytes(b, fieldHeader, m.DataHeader)
+	b = protofield.AppendBytes(b, fieldAppMetadata, m.AppMetadata)
 	if m.body == 0 {
 		return b, nil
 	}
@@ -65,13 +65,6 @@ func (m *Outgoing) appendTo(b []byte) ([]byte, error) {
 	w := bytes.NewBuffer(protowire.AppendVarint(b, uint64(m.body)))
 	err := m.payload.SerializeBody(w)
 	return w.Bytes(), err
-}
-
-func appendField(b []byte, num protowire.Number, v []byte) []byte {
-	if len(v) == 0 {
-		return b
-	}
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), v)
 }
 
 // ProtoReflect adds the body to the FlightData, for other codecs.
