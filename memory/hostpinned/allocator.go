@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -60,7 +61,7 @@ func NewAllocator(gpu *cudaalloc.Device, opts ...AllocatorOption) (*Allocator, e
 		sizeclass.Advise(a.mem, "hostpinned.WithFallback takes ordinary memory then")
 	}
 	sizeclass.Public(a.mem, func(e *sizeclass.Error) error { return (*cudaalloc.AllocationError)(e) })
-	coreOf(gpu).Heap.OnTrim(a.Trim)
+	core.Of(gpu).Heap.OnTrim(a.Trim)
 	return a, nil
 }
 

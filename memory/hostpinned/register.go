@@ -59,7 +59,7 @@ func Register(gpu *cudaalloc.Device, b []byte, opts ...RegisterOption) (*Registr
 	r.pins.Pin(first)
 	live.Store(r, nil)
 	r.ptr = device.Ptr(uintptr(unsafe.Pointer(first)))
-	if err := coreOf(gpu).Heap.Register(r.ptr, r.size, o.readOnly); err != nil {
+	if err := core.Of(gpu).Heap.Register(r.ptr, r.size, o.readOnly); err != nil {
 		r.end()
 		return nil, err
 	}
@@ -87,15 +87,13 @@ func (r *Registration) Unregister(ctx context.Context) error {
 	if r.done {
 		return errUnregistered
 	}
-	if err := coreOf(r.gpu).Unregister(ctx, r.ptr); err != nil {
+	if err := core.Of(r.gpu).Unregister(ctx, r.ptr); err != nil {
 		return err
 	}
 	r.done = true
 	r.end()
 	return nil
 }
-
-func coreOf(gpu *cudaalloc.Device) *core.GPU { return core.Of(gpu) }
 
 var errUnregistered = errors.New("hostpinned: unregistered twice")
 
