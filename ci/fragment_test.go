@@ -151,7 +151,7 @@ func (c *blockChecker) check(b block) []error {
 // parse parses a block: a whole file, declarations, or with a function around it statements.
 func (c *blockChecker) parse(b block, before, after string) (*ast.File, error) {
 	clause := "package p;" + before
-	if strings.HasPrefix(b.code, "package ") {
+	if strings.HasPrefix(b.code, "package ") || strings.Contains(b.code, "\npackage ") {
 		clause = ""
 	}
 	return parser.ParseFile(c.files, "", fmt.Sprintf("%s\n//line %s:%d\n%s%s", clause, b.file, b.line, b.code, after), 0)

@@ -240,7 +240,10 @@ func (a Allocation) Contains(p Ptr, size int64) bool {
 	return p >= a.Start && size <= a.Size && p-a.Start <= Ptr(a.Size-size)
 }
 
-// Memory is one allocation on a device.
+// Memory is one allocation on a device. Call Free(s) if the last work that uses the memory was enqueued
+// on s, and FreeAfter(e) if it is behind e; call FreeAfter(nil) if no pending work uses it, as in the
+// release function of a record batch (cdevice.Lifetime), which is called after that work. Free(nil) is for
+// work on the default stream: it does not wait for streams that the program has made.
 type Memory interface {
 	// Ptr returns the address. Without bytes, it may be 0.
 	Ptr() Ptr

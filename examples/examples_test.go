@@ -22,10 +22,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 )
 
-// programs are those of docs/cookbook.md. pyextension and distributed are run by tests in Python,
-// triton by integration/triton.
-var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight", "share", "triton"}
-
 func TestPrograms(t *testing.T) {
 	driver, err := cudasim.Options{}.Build()
 	require.NoError(t, err)
@@ -34,6 +30,7 @@ func TestPrograms(t *testing.T) {
 		"roundtrip": strings.Repeat("4 rows from cuda:0\n", 3),
 		"flight":    strings.Repeat("4 rows on cuda:0\n", 3),
 		"share":     sharedOn("cpu") + sharedOn("cuda:0"),
+		"kernel":    "[16843009 16843009 16843009 16843009]\n",
 		"columns":   "[1 2 3] at an address: [1 2 3]\n",
 		"parquet":   "65536 rows on cuda:0\n34464 rows on cuda:0\n",
 	} {
@@ -64,7 +61,7 @@ func TestShareWithoutADriver(t *testing.T) {
 
 // The others need a GPU, and say how to do without.
 func TestProgramsWithoutADriver(t *testing.T) {
-	for _, name := range []string{"roundtrip", "columns", "parquet", "flight"} {
+	for _, name := range []string{"roundtrip", "kernel", "columns", "parquet", "flight"} {
 		run := exec.Command(built(t, name), "a file")
 		run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+filepath.Join(t.TempDir(), "none"))
 		out, err := run.CombinedOutput()
@@ -106,50 +103,65 @@ func parquetFile(t *testing.T, rows int) string {
 	return name
 }
 
-var update = flag.Bool("update", false, "write the programs into docs/cookbook.md")
+var update = flag.Bool("update", false, "write the programs into the pages")
 
-// The cookbook has the programs as they are, and each is short.
-func TestCookbookHasThePrograms(t *testing.T) {
-	const name = "../docs/cookbook.md"
-	page, err := os.ReadFile(name)
-	require.NoError(t, err)
-	want := string(page)
-	for _, p := range programs {
-		most := 60
-		switch p {
-		case "pyextension":
-			most = 40
-		case "roundtrip": // a function that its test calls
-			most = 70
-		case "flight": // a server and a client
-			most = 90
-		case "share": // two processes
-			most = 100
-		case "triton": // what is registered is unregistered on each path
-			most = 110
-		}
-		want = withProgram(t, want, p, "main.go", "go", most)
-	}
-	want = withProgram(t, want, "roundtrip/main_test.go", "", "go", 30)
-	want = withProgram(t, want, "pyextension/use.py", "", "python", 10)
-	want = withProgram(t, want, "distributed/orders", "main.go", "go", 60)
-	if *update {
-		require.NoError(t, os.WriteFile(name, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(page), "go test ./examples -update writes the page")
+// shown are the programs that a page shows behind a link to a file, or to the folder of a file. pyextension
+// and distributed are run by tests in Python, triton by integration/triton.
+var shown = []struct {
+	page, link, file, language string
+	most                       int // lines of the program
+}{
+	{"cookbook.md", "consumer", "main.go", "go", 60},
+	{"cookbook.md", "pyextension", "main.go", "go", 40},
+	{"cookbook.md", "pyextension/use.py", "", "python", 10},
+	{"cookbook.md", "roundtrip", "main.go", "go", 70}, // a function that its test calls
+	{"cookbook.md", "roundtrip/main_test.go", "", "go", 30},
+	{"cookbook.md", "columns", "main.go", "go", 60},
+	{"cookbook.md", "parquet", "main.go", "go", 60},
+	{"cuda.md", "kernel", "main.go", "go", 100}, // two streams
 }
 
-// withProgram returns a page in which the block behind the link to a file, or to the folder of a
-// file, is the file. It has less than most lines.
-func withProgram(t *testing.T, page, link, file, language string, most int) string {
-	t.Helper()
-	program, err := os.ReadFile(filepath.Join(link, file))
+func TestPagesHaveThePrograms(t *testing.T) {
+	for _, p := range shown {
+		name := filepath.Join("../docs", p.page)
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		program, err := os.ReadFile(filepath.Join(p.link, p.file))
+		require.NoError(t, err)
+		assert.Less(t, bytes.Count(program, []byte("\n")), p.most, "lines of %s", p.link)
+		block := regexp.MustCompile(`(?s)(\(\.\./examples/` + regexp.QuoteMeta(p.link) + `\)[^\n]*\n\n` + "```" + p.language + "\n).*?```\n")
+		require.Regexp(t, block, string(page), p.link)
+		want := block.ReplaceAllStringFunc(string(page), func(old string) string {
+			return block.FindStringSubmatch(old)[1] + string(program) + "```\n"
+		})
+		if *update {
+			require.NoError(t, os.WriteFile(name, []byte(want), 0o644))
+			continue
+		}
+		assert.Equal(t, want, string(page), "go test ./examples -update writes the pages")
+	}
+}
+
+// The commands of the cookbook build the consumer in C in a module of its own, which finds arrow_device.h.
+func TestConsumerInItsOwnModule(t *testing.T) {
+	page, err := os.ReadFile("../docs/cookbook.md")
 	require.NoError(t, err)
-	assert.Less(t, bytes.Count(program, []byte("\n")), most, "lines of %s", link)
-	block := regexp.MustCompile(`(?s)(\(\.\./examples/` + regexp.QuoteMeta(link) + `\)[^\n]*\n\n)` + "```" + language + "\n.*?\n```\n")
-	require.Regexp(t, block, page, link)
-	return block.ReplaceAllStringFunc(page, func(old string) string {
-		return block.FindStringSubmatch(old)[1] + "```" + language + "\n" + string(program) + "```\n"
-	})
+	commands := regexp.MustCompile("(?s)\n## Export to a consumer in C\n.*?```sh\n(.*?)```").FindSubmatch(page)
+	require.NotNil(t, commands)
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	script := string(commands[1])
+	for line, instead := range map[string]string{
+		"git clone https://github.com/arrowdevice/arrowdevice\n": "",
+		"=../arrowdevice ":   "='" + root + "' ",
+		"# main.go is below": "\ncp '" + root + "/examples/consumer/main.go' .",
+	} {
+		require.Equal(t, 1, strings.Count(script, line), line)
+		script = strings.Replace(script, line, instead, 1)
+	}
+	run := exec.Command("bash", "-ec", script)
+	run.Dir = t.TempDir()
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "total: 10\n", string(out[strings.LastIndex(strings.TrimSpace(string(out)), "\n")+1:]))
 }

@@ -2,7 +2,6 @@
 // and releases the batch.
 package main
 
-// #cgo CFLAGS: -I${SRCDIR}/../../cdevice/include
 // #include <arrow_device.h>
 //
 // static int64_t total(struct ArrowDeviceArray* batch, struct ArrowSchema* schema) {
