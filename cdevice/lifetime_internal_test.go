@@ -30,8 +30,12 @@ func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 	b.mem.Release() // the next action of the other goroutine
 	a.mem.Release()
 	assert.True(t, b.refs.Alive() && a.refs.Alive())
-	defer b.refs.Release()
-	defer a.refs.Release()
+	defer func() { // the end of Release, whose beginning is above
+		for _, s := range []*shared{&b.shared, &a.shared} {
+			s.refs.Release()
+			liveBatches.Add(unsafe.Pointer(s), -1)
+		}
+	}()
 
 	for name, call := range map[string]func() error{
 		"RecordBatch.Slice":       func() error { _, err := b.Slice(1, 2); return err },
