@@ -41,7 +41,7 @@ var suites = map[string][]string{
 	"memory/hostpinned":     {"memory/hostpinned"},
 	"internal/tree":         {"internal/tree", "cdevice"},
 	"internal/copyplan":     {"internal/copyplan", "cdevice"},
-	"internal/validate":     {"cdevice"},
+	"internal/validate":     {"internal/validate", "cdevice"},
 	"internal/cstruct":      {"internal/cstruct", "cdevice"},
 	"internal/items":        {"cdevice"},
 	"cdevice":               {"cdevice"},
