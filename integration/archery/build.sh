@@ -2,12 +2,11 @@
 # Builds the libraries with Archery's entry points into build/archery, again when
 # what they are made of changed:
 #
-#   libcdevice.so    this module: library/
 #   libarrowgo.so    arrow-go's own
 #   libnanoarrow.so  nanoarrow's own
 #
-# The first two need a copy of arrow-go, whose reader of the JSON files is internal
-# to its module. nanoarrow's is in its source archive on PyPI, without the JSON
+# That of this module is ../golib, for which arrow-go's reads the JSON files: its reader
+# is internal. nanoarrow's is in its source archive on PyPI, without the JSON
 # parser that it needs, which is in that of jsonnet.
 #
 #   integration/archery/build.sh PYTHON    PYTHON: an interpreter with pip
@@ -21,39 +20,7 @@ out=$root/build/archery
 python=$1
 # nanoarrow is the version that the environment has, which the table of peers names.
 nanoarrow=$("$python" -c 'import importlib.metadata as m; print(m.version("nanoarrow"))') jsonnet=0.22.0
-go=${GO:-go}
 mkdir -p "$out"
-
-build_go() {
-	local source copy=$out/arrow-go
-	cd "$root"
-	"$go" mod download github.com/apache/arrow-go/v18
-	source=$("$go" list -m -f '{{.Dir}}' github.com/apache/arrow-go/v18)
-	if [[ ! -f $copy/stamp || $(<"$copy/stamp") != "$source" ]]; then
-		rm -rf "$copy"
-		mkdir "$copy"
-		cp -r "$source/arrow" "$source/internal" "$copy"
-		chmod -R u+w "$copy"
-		printf '%s\n' "$source" >"$copy/stamp"
-	fi
-	cp -f "$source/go.mod" "$copy"
-	rm -rf "$copy/arrow/internal/cdevice_integration"
-	cp -r "$here/library" "$copy/arrow/internal/cdevice_integration"
-	cp go.sum "$out/go.sum"
-	{
-		cat go.mod
-		printf 'replace github.com/apache/arrow-go/v18 => %s\n' "$copy"
-	} >"$out/go.mod"
-	library libcdevice cdevice_integration
-	library libarrowgo cdata_integration
-}
-
-# library NAME PACKAGE: builds an internal package of arrow-go, with the flags of ../build.sh, which has compiled
-# most of it.
-library() {
-	"$go" build -modfile="$out/go.mod" -tags cdata_integration -buildmode=c-shared -trimpath -ldflags=-w -o "$out/$1.so" \
-		"github.com/apache/arrow-go/v18/arrow/internal/$2"
-}
 
 # unpacked NAME VERSION [ARGUMENT...]: prints the folder with the source archive of a
 # package on PyPI. Arguments go to pip.
@@ -99,4 +66,6 @@ build_nanoarrow() {
 }
 
 build_nanoarrow
-build_go
+cd "$root"
+"${GO:-go}" build -tags cdata_integration -buildmode=c-shared -trimpath -ldflags=-w -o "$out/libarrowgo.so" \
+	github.com/apache/arrow-go/v18/arrow/internal/cdata_integration

@@ -1,8 +1,12 @@
 """The implementations, each a shared library with Archery's entry points that build.sh made."""
 
+import contextlib
 import ctypes
 import os
 import pathlib
+
+import abi
+from golib import GoError, ext, stats
 
 FOLDER = pathlib.Path(os.environ["ARCHERY_LIBRARIES"])
 
@@ -113,20 +117,55 @@ class Go(Implementation):
 
 
 class Cdevice(Go):
-    """This module, whose batches take a route between JSON and C structs: as slices, and over the GPU."""
+    """This module, for which arrow-go's library reads JSON. Batches take a route to C structs: as slices, and over the GPU."""
 
     def __init__(self, name, sliced=False, gpu=False):
-        super().__init__(name, "libcdevice.so")
+        super().__init__(name, "libarrowgo.so")
         self._sliced, self.uses_gpu = sliced, gpu
         self.imports = not sliced  # which is about exports
-        self._lib.ArrowGo_SetRoute.argtypes = [ctypes.c_int, ctypes.c_int]
-        self._lib.ArrowGo_SetRoute.restype = ctypes.c_void_p
 
-    def _run(self, step, path, *arguments):
-        error = self._lib.ArrowGo_SetRoute(self._sliced, self.uses_gpu)
-        if error:
-            raise Difference(f"{self.name}: {self._text(error)}")
-        super()._run(step, path, *arguments)
+    def export_schema(self, path, schema):
+        with abi.owned(abi.ArrowSchema()) as json:
+            super().export_schema(path, json)
+            self._call_go("Export", ext.forward_schema, json, schema)
+
+    def compare_schema(self, path, schema):
+        with abi.owned(abi.ArrowSchema()) as json:
+            super().export_schema(path, json)
+            self._call_go("Import", ext.compare_schemas, schema, json)
+
+    def export_batch(self, path, index, array):
+        with self._read(path, index) as (batch, schema):
+            self._call_go("Export", ext.forward_batch, batch, schema, array, self._sliced, self.uses_gpu)
+
+    def compare_batch(self, path, index, array):
+        with self._read(path, index) as (batch, schema):
+            self._call_go("Import", ext.compare_batches, array, batch, schema, self.uses_gpu)
+
+    @contextlib.contextmanager
+    def _read(self, path, index):
+        """A batch of a file, and its schema."""
+        with abi.owned(abi.ArrowSchema()) as schema, abi.owned(abi.ArrowArray()) as batch:
+            super().export_schema(path, schema)
+            super().export_batch(path, index, batch)
+            yield batch, schema
+
+    def _call_go(self, step, function, *arguments):
+        """Calls a function with the addresses of structs."""
+        try:
+            function(*(ctypes.addressof(a) if isinstance(a, ctypes.Structure) else a for a in arguments))
+        except GoError as e:
+            raise Difference(f"{self.name}, {step}: {str(e)[:2000]}") from None
+
+    def allocated(self):
+        """0 if nothing is in use, also of arrow-go. An empty batch has no bytes, but is an object of cdevice."""
+        ext.gc()
+        if self.uses_gpu:
+            ext.trim_gpu(0)
+        counts = stats()
+        del counts["all_goroutines"]  # those of the GPU stay
+        in_use = super().allocated() + sum(counts.values())
+        return in_use + (sum(ext.read_gpu_stats(0).values()) if self.uses_gpu else 0)
 
     def cannot_export(self, file):
         if self._sliced and "union" in file.types():

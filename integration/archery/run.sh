@@ -15,7 +15,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
 python=$("$root/ci/venv" "$root/integration/python/requirements.txt")
 
+"$root/integration/build.sh"
 "$here/build.sh" "$python"
+export GOLIB=$root/build/libgolib.so
 export ARCHERY_LIBRARIES=$root/build/archery
 cd "$root"
 if [[ -z ${CDEVICE_CUDA_DRIVER:-} ]]; then
