@@ -190,7 +190,7 @@ func TestDoPutEnds(t *testing.T) {
 	})
 }
 
-// The answers of an exchange end with the error of what is sent, even if that is one of a context which is not the call's.
+// The answers of an exchange end with the error of the source, even if that is one of a context other than the call's.
 func TestExchangeEndsWithItsSource(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
@@ -229,10 +229,10 @@ func TestReleaseEndsTheExchange(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, answers.Next())
 	answers.Release()
-	within.Eventually(t, "the end of what is sent", func() bool { return stopped.Load() == 1 })
+	within.Eventually(t, "the end of the source", func() bool { return stopped.Load() == 1 })
 }
 
-// longLived is a context of a program that never ends, and counts what waits for its end.
+// longLived is a context that never ends, and counts the functions that wait for its end.
 type longLived struct {
 	context.Context
 	done    chan struct{}

@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
-// DoGet requests the batches of a ticket. It waits for the schema. What [Receive] says of the reader holds here too.
+// DoGet requests the batches of a ticket. It waits for the schema. The reader is as that of [Receive].
 //
 // The last Release of the reader cancels the call, even while a goroutine waits for its next batch. The end of ctx cancels
 // it too.

@@ -55,7 +55,7 @@ func delta(m *arrowflight.FlightData, id byte) *arrowflight.FlightData {
 	return &arrowflight.FlightData{DataHeader: append(header, m.DataHeader...), DataBody: bytes.Clone(m.DataBody)}
 }
 
-// keep receives a stream whose batches are validated, and keeps them until its end. Then it reads what was delivered.
+// keep receives a stream whose batches are validated, and keeps them until its end. Then it reads the delivered batches.
 func keep(t testing.TB, messages []*arrowflight.FlightData, limit int) (delivered int, err error) {
 	t.Helper()
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
@@ -120,8 +120,8 @@ func compressed(t testing.TB, values ...int64) []byte {
 	return body[:8+9+24+4] // the size, a header, the numbers, a checksum
 }
 
-// arrow-go joins a dictionary and its deltas without looking at offsets, and allocates what the last minus the first
-// says: one changed number was the end of the process, or gigabytes.
+// arrow-go joins a dictionary and its deltas without looking at offsets, and allocates the last minus the first:
+// one changed number ended the process, or allocated gigabytes.
 func TestOffsetsOfJoinedDictionaries(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	for name, row := range map[string]struct {
@@ -166,7 +166,7 @@ func change(t testing.TB, m *arrowflight.FlightData, from, to []byte) {
 }
 
 // Dictionaries of all types with a delta arrive. If bytes of the metadata or the body are changed, the stream ends with
-// an error or arrives; it takes little memory, and what was delivered stays as it was. Most memory takes the window of
+// an error or arrives; it takes little memory, and delivered batches do not change. Most memory takes the window of
 // zstd.
 func TestChangedDictionaries(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -277,7 +277,7 @@ func TestDeliveredDictionariesDoNotChange(t *testing.T) {
 	assert.JSONEq(t, `["b"]`, first.Column(0).ValueStr(1), "of the first batch")
 }
 
-// Deltas count by what they take once they are joined: what they decompress to, and the bitmaps of arrays without bytes.
+// Deltas count by their size once they are joined: their decompressed size, and the bitmaps of arrays without bytes.
 func TestJoinedDictionariesAreBounded(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	long := strings.Repeat("x", 100_000)

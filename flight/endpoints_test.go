@@ -189,7 +189,7 @@ func TestEndpointsFail(t *testing.T) {
 	})
 }
 
-// Batches that were read of other endpoints, and that nobody asked for, are released with the reader.
+// Batches of other endpoints that were read and not asked for are released with the reader.
 func TestGPUEndpointsThatAreReady(t *testing.T) {
 	gpu := machine(t)
 	var open atomic.Int64
@@ -205,7 +205,7 @@ func TestGPUEndpointsThatAreReady(t *testing.T) {
 	r.Release()
 }
 
-// A reader that is released while its endpoints deliver drops what they deliver then, whenever that is.
+// A reader that is released while its endpoints deliver drops the batches that they deliver later.
 func TestEndpointsAreGivenUp(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	var open atomic.Int64

@@ -20,7 +20,7 @@ import (
 // Error reports an invalid argument, or an invalid part of a message.
 type Error struct {
 	Field string // "FlightData.data_body", "RecordBatch.buffers[3]", "WithPrefetch"
-	Text  string // what is wrong with it
+	Text  string // the fault
 	Err   error  // arrow.ErrInvalid, or the cause
 }
 

@@ -103,7 +103,7 @@ func ours() string {
 	return strings.Join(left, "\n\n")
 }
 
-// side is what one end of a stream receives into.
+// side is the memory of one end of a stream.
 type side struct {
 	dev  device.Device
 	mem  memory.Allocator

@@ -125,7 +125,7 @@ func TestGPUMemoryIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, peak(here), int64(6*2*body), "page-locked memory of the receiver") // five, and the one that is copied
 }
 
-// A body is copied once, into one allocation of the allocator, which is what the columns then lie in.
+// A body is copied once, into one allocation of the allocator, of which the columns are slices.
 func TestCopiesOfBodies(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	rec := numbers(t, 0, 100_000)

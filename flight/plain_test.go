@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
-// plainServer is a server of arrow-go alone, which sends what was put.
+// plainServer is a server of arrow-go alone, which sends the batches that were put.
 func plainServer() *server {
 	var kept []arrow.RecordBatch
 	return &server{

@@ -40,7 +40,7 @@ func Receive(stream Stream, opts ...ReceiveOption) (*cdevice.RecordReader, *arro
 	return receive(stream, tickets, o, call{ctx: stream.Context(), cancel: func() {}})
 }
 
-// call is what a stream belongs to.
+// call is the call that a stream belongs to.
 type call struct {
 	ctx    context.Context
 	cancel func()
@@ -48,7 +48,7 @@ type call struct {
 	retry  func() (Stream, error) // reopens the stream without tickets; may be nil
 }
 
-// receive implements Receive. tickets says that the peer may send tickets.
+// receive implements Receive; the peer may send tickets if tickets is set.
 func receive(stream Stream, tickets bool, o *options, c call) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
 	r := &receiver{o: o, call: c, messages: newMessages(c.ctx, stream, tickets, o)}
 	descriptor, err := r.start()

@@ -21,7 +21,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
-// echo is a server that sends what a ticket, a put or an exchange has given it, through its own side.
+// echo is a server that sends kept batches or those of an exchange, through its own side.
 func echo(t testing.TB, s side, kept []arrow.RecordBatch, opts ...any) *server {
 	opts = append(append([]any{}, s.opts...), opts...)
 	return &server{

@@ -46,7 +46,7 @@ func sharedNumbers(t *testing.T) (recs []arrow.RecordBatch) {
 	return recs
 }
 
-// TestSharingServer is the other process. It says how much memory is shared after each call, when that is none.
+// TestSharingServer is the other process. It reports on demand whether its shared memory is free.
 func TestSharingServer(t *testing.T) {
 	client := otherprocess.Caller(t)
 	mem, err := share.NewAllocator()
@@ -131,7 +131,7 @@ func (s talkative) SendMsg(m any) error {
 	return s.FlightService_DoGetServer.SendMsg(&arrowflight.FlightData{AppMetadata: []byte(alone)})
 }
 
-// answerPut reads batches, and says of each what was received by then.
+// answerPut reads batches, and sends for each the number of received bytes.
 func answerPut(stream arrowflight.FlightService_DoPutServer, r *cdevice.RecordReader, d *arrowflight.FlightDescriptor, received *counted) error {
 	if d.Path[0] == "one" {
 		r.Next()
@@ -249,7 +249,7 @@ func TestSharingWithoutGPU(t *testing.T) {
 	assert.NotZero(t, mem.bytes.Load())
 }
 
-// TestSharingClient is the other process. It gets batches of a GPU, and says how many bytes it has received.
+// TestSharingClient is the other process. It gets batches of a GPU, and reports how many bytes it has received.
 func TestSharingClient(t *testing.T) {
 	owner := otherprocess.Caller(t)
 	gpu, err := cudaalloc.Open(0)

@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/flightdata"
 )
 
-// Bounds of what a message has beside its body: per array and buffer, and in all. The metadata of an array are 16 bytes for
+// Bounds of the size of a message without its body: per array and buffer, and in all. The metadata of an array are 16 bytes for
 // its node, and 16 for each buffer, which is padded to 8 bytes.
 const (
 	overheadBuffer  = 64

@@ -35,8 +35,7 @@ func together(t testing.TB, recs []arrow.RecordBatch) arrow.RecordBatch {
 	return array.NewRecordBatch(recs[0].Schema(), columns, table.NumRows())
 }
 
-// A batch that is too large for a plain client of arrow-go, which takes what grpc's defaults let through, goes
-// in several parts.
+// A batch that is too large for a plain client of arrow-go, with gRPC's default limit, is sent in several parts.
 func TestLargeBatchesForPlainClients(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	large := numbers(t, 0, 1_000_000)
@@ -121,7 +120,7 @@ func TestPartsHaveTheMetadata(t *testing.T) {
 	assert.Greater(t, n, 3)
 }
 
-// What cannot be split is an error that says so; what arrives and is too large is one too.
+// A row or dictionary that cannot be split is an error, and so is a received message that is too large.
 func TestTooLarge(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	long := strings.Repeat("long", 5000)
@@ -192,7 +191,7 @@ func TestSliceOfListViewsWithNulls(t *testing.T) {
 	assert.Equal(t, rec.NumRows(), rows)
 }
 
-// Where arrow-go's writer panics, here for offsets that nobody has validated, sending is an error.
+// Where arrow-go's writer panics, here for offsets that were not validated, sending is an error.
 func TestWriterPanicsOnOffsets(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	const rows = 1000

@@ -204,7 +204,7 @@ func shareAllocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocato
 	return mem
 }
 
-// said returns an option that keeps what the server answers to a put.
+// said returns an option that keeps the results of a put.
 func said(answers *[]string) flight.PutOption {
 	return flight.WithPutResults(func(p *arrowflight.PutResult) error {
 		*answers = append(*answers, string(p.AppMetadata))
@@ -339,7 +339,7 @@ func TestServerReturnsBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// A later ticket that cannot be opened ends the stream; what came before stays.
+// A later ticket that cannot be opened ends the stream; earlier batches stay valid.
 func TestSharingLaterTicketFails(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	peer, client := sharingServer(t, "")
@@ -414,7 +414,7 @@ func endless(t *testing.T, made *atomic.Int64) *cdevice.RecordReader {
 	}, nil)
 }
 
-// A client that opens nothing, or holds on to what it has opened, holds the server up.
+// A client that opens no tickets, or keeps its batches, blocks the server.
 func TestSharingIsBounded(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	mem := shareAllocator(t)
@@ -435,7 +435,7 @@ func TestSharingIsBounded(t *testing.T) {
 	// The client has two and one behind, three tickets were not opened, one waits for that and one behind it.
 	assert.LessOrEqual(t, last, int64(9))
 	assert.LessOrEqual(t, mem.ReadStats().Held, 9*int64(32<<10))
-	require.NoError(t, p.Process().Kill()) // what it held is given back
+	require.NoError(t, p.Process().Kill()) // its batches are released
 }
 
 // TestSharingHolder is the other process: a client that holds two batches, and reads no more.

@@ -113,14 +113,14 @@ func (s *sharer) batch(ctx context.Context, q request) (*cdevice.RecordBatch, er
 	return cdevice.WrapRecordBatch(shared, device.CPUDevice())
 }
 
-// neighbour is the process of a sharer.
-type neighbour struct {
+// peer is the process that sends.
+type peer struct {
 	arrowflight.Client
 	in  io.Writer
 	out *bufio.Scanner
 }
 
-func startNeighbour() *neighbour {
+func startPeer() *peer {
 	cmd := exec.Command("/proc/self/exe", "-serve")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -128,13 +128,13 @@ func startNeighbour() *neighbour {
 	out, err := cmd.StdoutPipe()
 	check(err)
 	check(cmd.Start())
-	n := &neighbour{in: in, out: bufio.NewScanner(out)}
+	n := &peer{in: in, out: bufio.NewScanner(out)}
 	n.Client, err = arrowflight.NewClientWithMiddleware(n.line(), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(err)
 	return n
 }
 
-func (n *neighbour) line() string {
+func (n *peer) line() string {
 	if !n.out.Scan() {
 		log.Fatal("the other process has ended")
 	}
@@ -142,7 +142,7 @@ func (n *neighbour) line() string {
 }
 
 // used is the CPU time of both processes.
-func (n *neighbour) used() time.Duration {
+func (n *peer) used() time.Duration {
 	fmt.Fprintln(n.in)
 	theirs, err := strconv.ParseInt(strings.TrimSpace(n.line()), 10, 64)
 	check(err)
@@ -151,7 +151,7 @@ func (n *neighbour) used() time.Duration {
 
 // compareTickets measures tickets against bytes, in turns.
 func (b *bench) compareTickets() {
-	n := startNeighbour()
+	n := startPeer()
 	mem, err := hostpinned.NewAllocator(b.gpu, hostpinned.WithLimit(4<<30))
 	check(err)
 	fmt.Println("\n| tickets, two processes | bytes/s, of bodies | CPU time, of bodies |")
@@ -162,10 +162,10 @@ func (b *bench) compareTickets() {
 	}{
 		{"host, batches of 8 MiB", request{Rows: 1 << 20, Batches: 64}},
 		{"host, batches of 64 MiB", request{Rows: 8 << 20, Batches: 8}},
-		{"host, batches of 8 MiB that are copied to memory for tickets", request{Rows: 1 << 20, Batches: 64, Copied: true}},
+		{"host, batches of 8 MiB copied to shareable memory", request{Rows: 1 << 20, Batches: 64, Copied: true}},
 		{"GPU, batches of 8 MiB", request{Rows: 1 << 20, Batches: 64, GPU: true}},
 		{"GPU, batches of 64 MiB", request{Rows: 8 << 20, Batches: 8, GPU: true}},
-		{"GPU, batches of 8 MiB that are copied to memory for tickets", request{Rows: 1 << 20, Batches: 64, GPU: true, Copied: true}},
+		{"GPU, batches of 8 MiB copied to shareable memory", request{Rows: 1 << 20, Batches: 64, GPU: true, Copied: true}},
 	} {
 		var walls, cpus [2][]time.Duration
 		for i := range *rounds + 1 {
@@ -189,7 +189,7 @@ func (b *bench) compareTickets() {
 }
 
 // get reads the batches; of host memory each value once, as a program would that got them for that.
-func (n *neighbour) get(ctx context.Context, q request, opts []flight.GetOption) error {
+func (n *peer) get(ctx context.Context, q request, opts []flight.GetOption) error {
 	ticket, err := json.Marshal(q)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ import (
 // the process can open.
 const header = "arrowdevice-share"
 
-// place identifies what two processes must share to exchange tickets: the boot of the machine, the namespaces of the
+// place identifies the things that two processes must have in common to exchange tickets: the boot of the machine, the namespaces of the
 // network (for the sockets of package share) and of users, and the user. It is empty where tickets do not work. It is a
 // secret, never sent; see [prove].
 var place = sync.OnceValue(func() string {

@@ -90,7 +90,7 @@ func (s *server) DoExchange(stream arrowflight.FlightService_DoExchangeServer) e
 }
 
 // Both ends announce themselves over connections that stay on this machine, and over no other. The machine, the user and
-// the namespaces cannot be read from what they send.
+// the namespaces cannot be read from the headers.
 func TestAnnouncements(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1234} }
 	for name, c := range map[string]struct {

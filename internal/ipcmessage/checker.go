@@ -1,6 +1,6 @@
 // Package ipcmessage checks the messages of Arrow IPC from a sender that is not trusted, before arrow-go reads them.
-// arrow-go trusts metadata: one changed byte makes it panic, read elsewhere, or allocate gigabytes. What a message that
-// was checked makes arrow-go allocate is bounded by the size of the message, and by what it may decompress to.
+// arrow-go trusts metadata: one changed byte makes it panic, read elsewhere, or allocate gigabytes. arrow-go's allocations for a
+// checked message are bounded by the size of the message, and by the limit of its decompressed size.
 package ipcmessage
 
 import "encoding/binary"
@@ -46,7 +46,7 @@ func NewChecker(limit int) *Checker { return &Checker{max: min(int64(limit), unl
 // Deltas reports whether the stream had deltas of dictionaries.
 func (c *Checker) Deltas() bool { return c.deltas }
 
-// Message is what a message is.
+// Message describes a checked message.
 type Message struct {
 	Kind  Kind
 	ID    int64 // of a dictionary

@@ -36,7 +36,7 @@ func (c *Checker) dictionary(m *Message, header table, body []byte) (err error) 
 	return c.grow(m.ID, m.Delta, size)
 }
 
-// grow counts a dictionary, or a delta of it: what it takes once it is joined.
+// grow counts the size of a dictionary, or of a delta once it is joined.
 func (c *Checker) grow(id int64, delta bool, size int64) error {
 	if c.dictionaries == nil {
 		c.dictionaries = map[int64]int64{}

@@ -9,7 +9,7 @@ import (
 // Error names a part of a message that is not as it must be.
 type Error struct {
 	Field string // "metadata", "body", "schema", "RecordBatch.nodes[3]"
-	Text  string // what is wrong with it
+	Text  string // the fault
 	Limit bool   // it exceeds the limit of the checker
 }
 

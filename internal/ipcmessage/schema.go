@@ -47,7 +47,7 @@ const maxDepth = 64
 // metadataV5 is the version of metadata since which unions have no validity bitmap.
 const metadataV5 = 4
 
-// shape is what a field of a schema has of nodes and buffers in a batch.
+// shape determines the nodes and buffers of a field in a batch.
 type shape struct {
 	kind     byte
 	dense    bool // of a union
@@ -56,7 +56,7 @@ type shape struct {
 	id       int64 // of that
 }
 
-// plan is what a schema message says of the messages after it.
+// plan is the part of a schema that the messages after it are checked by.
 type plan struct {
 	columns      []shape
 	dictionaries map[int64]shape // the values of each id
@@ -226,7 +226,7 @@ func (p *plan) values(s shape, dt arrow.DataType, found map[int64]*arrow.Schema)
 // count is how many nodes, buffers, and counts of variadic buffers a batch must have.
 type count struct{ nodes, buffers, variadic int }
 
-// add adds what an array of a shape has. variadic are the counts of the message.
+// add adds the counts of an array of a shape. variadic are the counts of the message.
 func (c *count) add(s shape, version int16, variadic []int64) error {
 	c.nodes++
 	switch s.kind {

@@ -39,7 +39,7 @@ func wide(t testing.TB) *arrow.Schema {
 	return arrow.NewSchema(fields, &md)
 }
 
-// read is what a caller does with a schema: it checks it, and arrow-go reads it.
+// read checks a schema, and arrow-go reads it, as callers do.
 func read(b []byte) (s *arrow.Schema, err error) {
 	if err := CheckSchema(b); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func TestFieldsOutside(t *testing.T) {
 	}
 }
 
-// Bytes of a schema are changed, one and four at a time: what passes the check takes arrow-go little memory, and it
+// Bytes of a schema are changed, one and four at a time: if the check passes, arrow-go allocates little memory, and
 // reads nothing outside.
 func TestChangedSchemas(t *testing.T) {
 	good := stream(t, wide(t))

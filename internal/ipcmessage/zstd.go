@@ -7,7 +7,7 @@ import "github.com/klauspost/compress/zstd"
 const maxWindow = 32 << 20
 
 // window returns the largest window of frames of zstd, or their contents where a frame has no window: so much memory
-// does a decompressor take, whatever the frames hold. What stands behind an error it does not read.
+// a decompressor allocates, regardless of the contents. It reads nothing after an error.
 func window(frames []byte) (largest uint64) {
 	for {
 		var h zstd.Header
@@ -32,7 +32,7 @@ func window(frames []byte) (largest uint64) {
 	}
 }
 
-// behindBlocks returns what follows the blocks of a frame.
+// behindBlocks returns the bytes after the blocks of a frame.
 func behindBlocks(b []byte) []byte {
 	const repeated, reserved = 1, 3
 	for len(b) >= 3 {

@@ -36,10 +36,10 @@ func TestWindow(t *testing.T) {
 	texts := bytes.Repeat([]byte("a text, "), 100_000) // compressed ones
 	crc, window64k := zstd.WithEncoderCRC(true), zstd.WithWindowSize(1<<16)
 	wide := []byte("\x28\xb5\x2f\xfd\x00\xb0\x01\x00\x00")                               // a window of 4 GiB, and an empty block
-	single := []byte("\x28\xb5\x2f\xfd\xe0\x00\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00") // contents of 8 GiB, it says
+	single := []byte("\x28\xb5\x2f\xfd\xe0\x00\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00") // of a declared size of 8 GiB
 	repeated := []byte("\x28\xb5\x2f\xfd\x00\x00\x02\x08\x00x\x03\x08\x00y")             // 256 times x, and y
 	reserved := []byte("\x28\xb5\x2f\xfd\x00\x00\x07\x00\x00")                           // a block that ends decompression
-	skipped := append([]byte("\x53\x2a\x4d\x18\x09\x00\x00\x00"), wide...)               // a window that no one reads
+	skipped := append([]byte("\x53\x2a\x4d\x18\x09\x00\x00\x00"), wide...)               // a window that is not read
 	beyond := []byte("\x53\x2a\x4d\x18\xff\xff\xff\xff")                                 // skips what is not there
 	decoder, err := zstd.NewReader(nil)
 	require.NoError(t, err)
