@@ -38,7 +38,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Limits returns the limits of the GPU, which its three kinds of memory share.
+// Limits returns the limits of the GPU, which all kinds of its memory share.
 func (d *Device) Limits() Limits { return Limits(d.gpu.Heap.Limits()) }
 
 // SetLimits changes the limits of the GPU, and gives cached memory beyond them back to the
