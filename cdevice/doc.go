@@ -168,13 +168,9 @@
 //
 // # Costs
 //
-// An export is one C allocation and no Go allocation, for any number of columns; its release is one
-// call from C into Go. An import is a handful of Go allocations. Memory of the Go heap is pinned
-// once, when it is wrapped, for all exports.
-//
-// Importing a batch of a device, slicing it and exporting it again calls no driver. Where sizes or
-// contents of device memory must be known, they are read with one wait for the whole batch. A copy
-// is one allocation; a copy to a device is as few operations as the layout allows, and no wait.
+// An export, an import and a slice of a batch call no driver and read no data, for any number of columns.
+// docs/performance.md of the repository has the allocations, crossings into C and driver calls of each
+// operation.
 //
 // [CheckLeaks]: https://pkg.go.dev/github.com/arrowdevice/arrowdevice/cdevice/cdevicetest#CheckLeaks
 package cdevice
