@@ -160,12 +160,11 @@ class Cdevice(Go):
     def allocated(self):
         """0 if nothing is in use, also of arrow-go. An empty batch has no bytes, but is an object of cdevice."""
         ext.gc()
-        if self.uses_gpu:
-            ext.trim_gpu(0)
+        ext.trim_gpu(0)  # waits for deferred frees, also of a consumer: all of this module share one library
         counts = stats()
         del counts["all_goroutines"]  # those of the GPU stay
         in_use = super().allocated() + sum(counts.values())
-        return in_use + (sum(ext.read_gpu_stats(0).values()) if self.uses_gpu else 0)
+        return in_use + sum(ext.read_gpu_stats(0).values())
 
     def cannot_export(self, file):
         if self._sliced and "union" in file.types():
