@@ -229,3 +229,48 @@ func TestMapToResultsThatDoNotFit(t *testing.T) {
 		r.Release()
 	}
 }
+
+// An ArrayReader maps to arrays of another type, and copies to a device, as a RecordReader does.
+func TestGPUArrayReaderMapsAndCopies(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		checkLeaks(t)
+		chunks := []arrow.Array{fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,null,3]`), fromJSON(t, arrow.PrimitiveTypes.Int32, `[4]`)}
+		chunked := arrow.NewChunked(arrow.PrimitiveTypes.Int32, chunks)
+		defer chunked.Release()
+		r, err := cdevice.WrapChunked(chunked, device.CPUDevice())
+		require.NoError(t, err)
+		there, err := r.CopyTo(background, m.GPUs[0])
+		require.NoError(t, err)
+		r.Release()
+		field := arrow.Field{Name: "two", Type: arrow.StructOf(arrow.Field{Name: "a", Type: arrow.PrimitiveTypes.Int32, Nullable: true})}
+		to, err := there.MapTo(field, func(a *cdevice.Array) (*cdevice.Array, error) {
+			if err := a.Synchronize(background); err != nil { // the result has no event
+				return nil, err
+			}
+			return cdevice.NewArray(m.GPUs[0], field.Type, cdevice.ArrayData{
+				Length: a.Len(), Buffers: []device.Ptr{0},
+				Children: []cdevice.ArrayData{{Length: a.Len(), NullCount: a.NullCount(), Offset: a.Offset(), Buffers: a.Buffers()}},
+			}, cdevice.Lifetime{Release: retained(a)})
+		})
+		require.NoError(t, err)
+		there.Release()
+		defer to.Release()
+		assert.Equal(t, field, to.Field())
+		assert.Equal(t, device.CUDA, to.DeviceType())
+		n := 0
+		for a, err := range to.All() {
+			require.NoError(t, err)
+			child := a.Child(0)
+			sameOnHost(t, chunks[n], child)
+			child.Release()
+			n++
+		}
+		assert.Equal(t, 2, n)
+	})
+}
+
+// retained is the release of a reference to a that a result holds.
+func retained(a *cdevice.Array) func() {
+	a.Retain()
+	return a.Release
+}

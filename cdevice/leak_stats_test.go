@@ -314,3 +314,24 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 	assert.Empty(t, cdevice.LiveObjects())
 	cdevice.ReleaseStruct(out)
 }
+
+func TestTextOfStats(t *testing.T) {
+	assert.Equal(t, "nothing alive", cdevice.Stats{}.String())
+	s := cdevice.Stats{Batches: 2, DeviceCopies: 1}
+	before := cdevice.Trace(false)
+	defer cdevice.Trace(before)
+	assert.Equal(t, "Batches:2 DeviceCopies:1 (tracing is off: set CDEVICE_TRACE=1 or call Trace, and LiveObjects lists them)", s.String())
+	cdevice.Trace(true)
+	assert.Equal(t, "Batches:2 DeviceCopies:1", s.String())
+}
+
+func TestBatchesAreCounted(t *testing.T) {
+	before := cdevice.ReadStats().Batches
+	b, err := cdevice.WrapRecordBatch(twoColumns(t), device.CPUDevice())
+	require.NoError(t, err)
+	column := b.Column(0)
+	assert.Equal(t, before+2, cdevice.ReadStats().Batches)
+	b.Release()
+	column.Release()
+	assert.Equal(t, before, cdevice.ReadStats().Batches)
+}
