@@ -315,8 +315,10 @@ func TestGPUImportTakesOneEvent(t *testing.T) {
 		require.NoError(t, s.Record(e))
 		return e
 	}
-	released := 0
-	lifetime := func() cdevice.Lifetime { return cdevice.Lifetime{Ready: event(), Release: func() { released++ }} }
+	var released atomic.Int32 // on goroutines of the GPU
+	lifetime := func() cdevice.Lifetime {
+		return cdevice.Lifetime{Ready: event(), Release: func() { released.Add(1) }}
+	}
 	a, err := cudaarray.Import(i, lifetime(), cudaarray.WithDevice(gpu))
 	require.NoError(t, err)
 	assert.Equal(t, "[1 2 3]", text(t, a))
@@ -325,7 +327,7 @@ func TestGPUImportTakesOneEvent(t *testing.T) {
 	_, err = cudaarray.Import(i, lifetime(), cudaarray.WithDevice(gpu))
 	assert.ErrorContains(t, err, "cudaarray: import: lifetime.Ready = an event, want none: the interface names a stream")
 	flush(t, gpu)
-	assert.Equal(t, 2, released)
+	assert.EqualValues(t, 2, released.Load())
 }
 
 // The default driver knows the device of the memory. So the test is in a process of its own.
