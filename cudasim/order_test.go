@@ -53,7 +53,9 @@ var schedules = []struct {
 
 func buildOrder(t testing.TB, flags ...string) rules {
 	t.Helper()
-	return buildProgram(t, "testdata/order/*.c", flags...)
+	const kit = "../ci/kit/rules/"
+	return buildProgram(t, kit+"help.c "+kit+"fixture.c "+kit+"driver.c "+kit+"simulator.c "+
+		"testdata/simulator.c testdata/order/*.c", flags...)
 }
 
 // ordered lists the programs; pageable_async=* stands for both values.

@@ -36,8 +36,6 @@ func buildRules(t testing.TB, flags ...string) rules {
 
 func buildProgram(t testing.TB, sources string, flags ...string) rules {
 	t.Helper()
-	lib, err := build(flags, nil)
-	require.NoError(t, err)
 	var files []string
 	for pattern := range strings.FieldsSeq(sources) {
 		found, err := filepath.Glob(pattern)
@@ -49,9 +47,8 @@ func buildProgram(t testing.TB, sources string, flags ...string) rules {
 	r := rules{filepath.Join(t.TempDir(), "rules"), flags}
 	args := slices.Concat(cc.command[1:], flags, []string{
 		"-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread",
-		"-Wl,--as-needed", // the rules load the library by its path, the programs of order are linked to it
 		"-o", r.program,
-	}, files, []string{lib, "-ldl"})
+	}, files, []string{"-ldl"})
 	out, err := exec.Command(cc.command[0], args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return r

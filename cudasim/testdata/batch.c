@@ -4,7 +4,6 @@
 /* Then the source may be read before earlier work of the stream has written it. */
 SIMULATED(a_source_that_is_read_in_any_order_has_to_be_there, "", .violates = true) {
   needs_13();
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr d = new_memory(100), from = new_memory(100);
   size_t size = 100, start = 0;
@@ -18,15 +17,11 @@ SIMULATED(a_source_that_is_read_in_any_order_has_to_be_there, "", .violates = tr
   OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &any, &start, 1, s));
   OK(cuStreamSynchronize(s));
   CHECK(reports("violations", "cuMemcpyBatchAsync by the host reads"));
-  OK(cuMemFree_v2(d));
-  OK(cuMemFree_v2(from));
-  OK(cuStreamDestroy_v2(s));
 }
 
 /* Neighbours are no conflict, nor are two copies that read the same. */
 SIMULATED(copies_of_a_batch_are_in_no_order, "", .violates = true) {
   needs_13();
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr d = new_memory(300), e = new_memory(300);
   size_t sizes[] = {100, 100, 100}, start = 0;
@@ -44,14 +39,10 @@ SIMULATED(copies_of_a_batch_are_in_no_order, "", .violates = true) {
   OK(cuMemcpyBatchAsync_v2(there, back, sizes, 3, &in_order, &start, 1, s));
   CHECK(reports("violations", "copies 0 and 1 of a batch"));
   OK(cuStreamSynchronize(s));
-  OK(cuMemFree_v2(d));
-  OK(cuMemFree_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(what_is_discarded_is_garbage_in_stream_order, "") {
   needs_13();
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m[2];
   size_t sizes[] = {100, 50}, start = 0;
@@ -72,6 +63,4 @@ SIMULATED(what_is_discarded_is_garbage_in_stream_order, "") {
   OK(cuMemDiscardAndPrefetchBatchAsync(m, sizes, 2, places, &start, 1, 0, s));
   OK(cuStreamSynchronize(s));
   CHECK(all_bytes(first, 0xa5, 100));
-  for (int i = 0; i < 2; i++) OK(cuMemFree_v2(m[i]));
-  OK(cuStreamDestroy_v2(s));
 }

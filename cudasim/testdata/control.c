@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-SIMULATED(options_are_set_before_the_first_call, "") {
+BARE(options_are_set_before_the_first_call, "") {
   SAME(cudasim_configure("devices=2,memory=4096"), 0);
   use(1);
   SAME(cudasim_configure("devices=3"), -1);
@@ -13,7 +13,7 @@ SIMULATED(options_are_set_before_the_first_call, "") {
   SAME(count, 2);
 }
 
-SIMULATED(configured_options_take_the_place_of_the_environment, "devices=4") {
+BARE(configured_options_take_the_place_of_the_environment, "devices=4") {
   int count;
   SAME(cudasim_configure(""), 0);
   OK(cuInit(0));
@@ -21,7 +21,7 @@ SIMULATED(configured_options_take_the_place_of_the_environment, "devices=4") {
   SAME(count, 1);
 }
 
-SIMULATED(bad_options_are_refused, "") {
+BARE(bad_options_are_refused, "") {
   static const char *const bad[] = {
     "device=2",   "devices",     "devices=",         "devices=x",  "devices=17", "devices=-1",
     "delay=-1",   "delay=1s",    "schedule=quick",   "memory=",    "memory=1G",  "pools=2",
@@ -37,7 +37,7 @@ SIMULATED(bad_options_are_refused, "") {
   SAME(count, 2);
 }
 
-SIMULATED(every_option_is_accepted, "") {
+BARE(every_option_is_accepted, "") {
   SAME(cudasim_configure("devices=3,delay=1,schedule=random,seed=5,pageable_async=1,memory=65536,"
                          "host_memory=65536,version=11040,pools=0,managed=0,peer=0,poison=0,primary=stable"), 0);
   OK(cuInit(0));
@@ -46,7 +46,6 @@ SIMULATED(every_option_is_accepted, "") {
 /* ---- faults ---- */
 
 SIMULATED(the_kth_call_fails_and_does_nothing, "") {
-  use(0);
   CUdeviceptr m[4];
   const char *function = "x";
   cudasim_fail("cuMemAlloc", 3, CUDA_ERROR_OUT_OF_MEMORY);
@@ -68,7 +67,6 @@ SIMULATED(the_kth_call_fails_and_does_nothing, "") {
 }
 
 SIMULATED(faults_name_functions_without_their_suffixes, "") {
-  use(0);
   CUdeviceptr m = new_memory(64);
   const char *function = NULL;
   cudasim_fail("cuMemsetD8Async", 1, 719);
@@ -77,11 +75,9 @@ SIMULATED(faults_name_functions_without_their_suffixes, "") {
   IS(cuMemcpyHtoD_v2_ptds(m, "", 1), 720);
   CHECK(cudasim_failed(&function));
   CHECK(strcmp(function, "cuMemcpyHtoD") == 0);
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(any_function_may_be_the_one_that_fails, "") {
-  use(0);
   CUdeviceptr m = new_memory(64);
   const char *function = NULL, *name;
   cudasim_fail(NULL, 3, 999);
@@ -93,11 +89,9 @@ SIMULATED(any_function_may_be_the_one_that_fails, "") {
   CHECK(cudasim_failed(&function));
   CHECK(strcmp(function, "cuCtxSynchronize") == 0);
   OK(cuCtxSynchronize());
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(there_is_one_fault_at_a_time, "") {
-  use(0);
   cudasim_fail("cuMemAlloc", 1, 2);
   cudasim_fail("cuStreamSynchronize", 1, 999);
   CUdeviceptr m = new_memory(64);
@@ -109,7 +103,6 @@ SIMULATED(there_is_one_fault_at_a_time, "") {
 }
 
 SIMULATED(a_fault_may_last, "") {
-  use(0);
   const char *function = NULL;
   cudasim_fail_times("cuCtxSynchronize", 2, 3, 900);
   OK(cuCtxSynchronize());
@@ -129,7 +122,6 @@ SIMULATED(a_fault_may_last, "") {
 }
 
 SIMULATED(a_call_that_fails_queues_nothing, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   CUevent e = new_event();
@@ -142,12 +134,9 @@ SIMULATED(a_call_that_fails_queues_nothing, "") {
   IS(cuEventRecord(e, s), 700);
   cudasim_fail("cuMemFree", 1, 700);
   IS(cuMemFree_v2(m), 700);
-  OK(cuMemFree_v2(m));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
-SIMULATED(init_may_fail_on_demand, "") {
+BARE(init_may_fail_on_demand, "") {
   cudasim_fail("cuInit", 1, 803); /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
   IS(cuInit(0), 803);
   OK(cuInit(0));
@@ -157,7 +146,6 @@ SIMULATED(init_may_fail_on_demand, "") {
 
 SIMULATED(calls_are_counted, "") {
   const char *name;
-  use(0);
   cudasim_reset_counters();
   SAME(cudasim_calls(NULL), 0);
   CUdeviceptr m = new_memory(64);
@@ -173,11 +161,9 @@ SIMULATED(calls_are_counted, "") {
   SAME(cudasim_calls(NULL), 5);
   SAME(reported("cuMemsetD8Async", 0), 2);
   SAME(reported("failed_calls", 0), 1);
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(not_ready_is_no_failure, "") {
-  use(0);
   CUstream s = new_stream();
   cudasim_reset_counters();
   close_gate(s);
@@ -185,11 +171,9 @@ SIMULATED(not_ready_is_no_failure, "") {
   open_gate();
   OK(cuStreamSynchronize(s));
   SAME(reported("failed_calls", 0), 0);
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(resetting_counters_keeps_what_is_live, "") {
-  use(0);
   CUdeviceptr m = new_memory(4096);
   OK(cuMemsetD8_v2(m, 1, 64));
   OK(cuCtxSynchronize());
@@ -201,11 +185,9 @@ SIMULATED(resetting_counters_keeps_what_is_live, "") {
   SAME(reported("allocations", 0), 1);
   SAME(reported("device_bytes", 0), 4096);
   CHECK(is_filled(m, 1, 64));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(violations_are_kept_until_they_are_forgotten, "", .races = true) {
-  use(0);
   CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(64);
   OK(cuMemsetD8Async(m, 0, 64, a));
@@ -218,14 +200,10 @@ SIMULATED(violations_are_kept_until_they_are_forgotten, "", .races = true) {
   CHECK(!reports("violations", "\""));
   OK(cuStreamSynchronize(a));
   OK(cuStreamSynchronize(b));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 /* It has none of the threads that would do the work. */
 SIMULATED(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   OK(cuMemsetD8Async(m, 0, 64, s));
@@ -241,8 +219,6 @@ SIMULATED(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000
   CHECK(waitpid(child, &status, 0) == child);
   SAME(status, 0);
   OK(cuStreamSynchronize(s));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 static void set_from_two_streams(void) {
@@ -258,20 +234,17 @@ static void set_from_two_streams(void) {
 
 /* The frames are those of the program, which is called rules. */
 SIMULATED(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
-  use(0);
   set_from_two_streams();
   CHECK(reports("violations", "the earlier was queued at rules("));
   CHECK(reports("violations", "; the later at rules("));
 }
 
 SIMULATED(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {
-  use(0);
   set_from_two_streams();
   CHECK(!reports("violations", "queued at"));
 }
 
 SIMULATED(bytes_are_counted_by_direction, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(1000), n = new_memory(1000);
   unsigned char *p = new_pinned(1000), *q = new_pinned(1000);
@@ -297,14 +270,9 @@ SIMULATED(bytes_are_counted_by_direction, "") {
   SAME(reported("htod", 0), 17);
   SAME(reported("dtoh", 0), 28);
   SAME(reported("staged_bytes", 0), 15);
-  OK(cuMemFree_v2(m));
-  OK(cuMemFree_v2(n));
-  OK(cuMemFreeHost(p));
-  OK(cuMemFreeHost(q));
-  OK(cuStreamDestroy_v2(s));
 }
 
-SIMULATED(copies_between_devices_are_counted, "devices=2") {
+BARE(copies_between_devices_are_counted, "devices=2") {
   CUcontext one = use(1);
   CUdeviceptr there = new_memory(1000);
   CUcontext zero = use(0);
@@ -316,7 +284,6 @@ SIMULATED(copies_between_devices_are_counted, "devices=2") {
 }
 
 SIMULATED(bytes_are_counted_when_they_are_copied, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(1000);
   cudasim_pause();
@@ -325,8 +292,6 @@ SIMULATED(bytes_are_counted_when_they_are_copied, "") {
   cudasim_resume();
   OK(cuStreamSynchronize(s));
   SAME(reported("memset", 0), 1000);
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 static long long synchronisations(void) {
@@ -336,7 +301,6 @@ static long long synchronisations(void) {
 }
 
 SIMULATED(synchronisations_are_counted, "") {
-  use(0);
   CUstream s = new_stream();
   CUevent e = new_event();
   CUdeviceptr m = new_memory(64);
@@ -356,13 +320,9 @@ SIMULATED(synchronisations_are_counted, "") {
   SAME(synchronisations(), 1);
   OK(cuMemFree_v2(m));
   SAME(synchronisations(), 1);
-  OK(cuMemFreeHost(p));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(what_does_not_wait_is_no_synchronisation, "") {
-  use(0);
   CUstream s = new_stream();
   CUevent e = new_event();
   unsigned char *p = new_pinned(64);
@@ -380,13 +340,9 @@ SIMULATED(what_does_not_wait_is_no_synchronisation, "") {
   OK(cuMemFreeAsync(m, s));
   SAME(synchronisations(), 0);
   OK(cuStreamSynchronize(s));
-  OK(cuMemFree_v2(n));
-  OK(cuMemFreeHost(p));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
-SIMULATED(the_peak_is_kept, "devices=2") {
+BARE(the_peak_is_kept, "devices=2") {
   use(1);
   CUdeviceptr m = new_memory(8192), n = new_memory(4096);
   OK(cuMemFree_v2(m));
@@ -398,7 +354,6 @@ SIMULATED(the_peak_is_kept, "devices=2") {
 }
 
 SIMULATED(what_is_live_is_counted, "") {
-  use(0);
   static unsigned char bytes[4096];
   CUdeviceptr m = new_memory(4096), managed;
   unsigned char *p = new_pinned(8192);
@@ -426,7 +381,7 @@ SIMULATED(what_is_live_is_counted, "") {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) SAME(reported(all[i], 0), 0);
 }
 
-SIMULATED(a_report_fits_or_is_not_written, "") {
+BARE(a_report_fits_or_is_not_written, "") {
   char small[8] = "xxxxxxx";
   OK(cuInit(0));
   size_t enough = cudasim_report(NULL, 0);
@@ -486,75 +441,64 @@ static void one_pool(void) {
 }
 
 SIMULATED(events_that_were_destroyed_cost_nothing, "") {
-  use(0);
   leaves_nothing(one_event, 60000);
 }
 
 SIMULATED(streams_that_were_destroyed_cost_nothing, "") {
-  use(0);
   leaves_nothing(one_stream, 60000);
 }
 
 SIMULATED(contexts_that_were_destroyed_cost_nothing, "") {
-  use(0);
   leaves_nothing(one_context, 80000);
 }
 
 SIMULATED(pools_that_were_destroyed_cost_nothing, "") {
-  use(0);
   leaves_nothing(one_pool, 60000);
 }
 
 /* ---- leaks ---- */
 
 SIMULATED(leaked_device_memory_is_reported, "") {
-  use(0);
   new_memory(4096);
   CHECK(reports("leaks", "on device 0"));
   CHECK(reports("leaks", "cuMemAlloc: 4096 bytes at 0x"));
 }
 
 SIMULATED(leaked_page_locked_memory_is_reported, "") {
-  use(0);
   new_pinned(4096);
   CHECK(reports("leaks", "cuMemHostAlloc: 4096 bytes at 0x"));
 }
 
 SIMULATED(leaked_registrations_are_reported, "") {
   static char bytes[4096];
-  use(0);
   OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
   CHECK(reports("leaks", "cuMemHostRegister: 4096 bytes at 0x"));
 }
 
 SIMULATED(leaked_managed_memory_is_reported, "") {
   CUdeviceptr m;
-  use(0);
   OK(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
   CHECK(reports("leaks", "cuMemAllocManaged: 4096 bytes at 0x"));
 }
 
 SIMULATED(leaked_pool_memory_is_reported, "") {
   CUdeviceptr m;
-  use(0);
   OK(cuMemAllocAsync(&m, 4096, NULL));
   OK(cuStreamSynchronize(NULL));
   CHECK(reports("leaks", "cuMemAllocAsync: 4096 bytes at 0x"));
 }
 
 SIMULATED(leaked_streams_are_reported, "") {
-  use(0);
   new_stream();
   CHECK(reports("leaks", "cuStreamCreate: "));
 }
 
 SIMULATED(leaked_events_are_reported, "") {
-  use(0);
   new_event();
   CHECK(reports("leaks", "cuEventCreate: "));
 }
 
-SIMULATED(leaked_pools_are_reported, "") {
+BARE(leaked_pools_are_reported, "") {
   CUmemoryPool pool;
   CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -563,14 +507,14 @@ SIMULATED(leaked_pools_are_reported, "") {
   CHECK(reports("leaks", "cuMemPoolCreate: "));
 }
 
-SIMULATED(leaked_contexts_are_reported, "") {
+BARE(leaked_contexts_are_reported, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuCtxCreate_v2(&context, 0, 0));
   CHECK(reports("leaks", "cuCtxCreate: "));
 }
 
-SIMULATED(leaked_references_to_primary_contexts_are_reported, "") {
+BARE(leaked_references_to_primary_contexts_are_reported, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -578,7 +522,6 @@ SIMULATED(leaked_references_to_primary_contexts_are_reported, "") {
 }
 
 SIMULATED(leaked_graphs_are_reported, "") {
-  use(0);
   CUgraph graph;
   CUstream s = new_stream();
   OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -588,7 +531,7 @@ SIMULATED(leaked_graphs_are_reported, "") {
   CHECK(reports("leaks", "cuStreamEndCapture: 0x"));
 }
 
-SIMULATED(the_last_release_frees_what_is_in_the_context, "") {
+BARE(the_last_release_frees_what_is_in_the_context, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));

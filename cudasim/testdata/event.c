@@ -4,7 +4,6 @@
 static void wait_for(void *event) { cuEventSynchronize(*(CUevent *)event); }
 
 SIMULATED(an_event_that_is_waited_for_is_not_to_be_destroyed, "", .violates = true) {
-  use(0);
   CUevent e = new_event();
   CUstream s = new_stream();
   struct thread waiting;
@@ -16,11 +15,9 @@ SIMULATED(an_event_that_is_waited_for_is_not_to_be_destroyed, "", .violates = tr
   OK(cuEventDestroy_v2(e));
   open_gate();
   join(&waiting);
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(a_held_event_fires_only_when_told, "") {
-  use(0);
   CUevent e = new_event(), after = new_event();
   CUstream a = new_stream(), b = new_stream();
   OK(cudasim_event_hold(e));
@@ -35,10 +32,6 @@ SIMULATED(a_held_event_fires_only_when_told, "") {
   OK(cuEventSynchronize(e));
   OK(cuStreamSynchronize(a));
   OK(cuStreamSynchronize(b));
-  OK(cuEventDestroy_v2(e));
-  OK(cuEventDestroy_v2(after));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 static void fire_late(void *event) {
@@ -47,7 +40,6 @@ static void fire_late(void *event) {
 }
 
 SIMULATED(synchronizing_a_held_event_waits_until_it_is_fired, "") {
-  use(0);
   CUevent e = new_event();
   CUstream s = new_stream();
   struct thread firing;
@@ -57,12 +49,9 @@ SIMULATED(synchronizing_a_held_event_waits_until_it_is_fired, "") {
   OK(cuEventSynchronize(e));
   OK(cuEventQuery(e));
   join(&firing);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(a_held_event_may_be_destroyed_and_fired_then, "") {
-  use(0);
   CUevent e = new_event();
   CUstream s = new_stream();
   OK(cudasim_event_hold(e));
@@ -71,21 +60,17 @@ SIMULATED(a_held_event_may_be_destroyed_and_fired_then, "") {
   STAYS_PENDING(cuStreamQuery(s));
   OK(cudasim_event_fire(e));
   OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(an_event_that_was_fired_is_held_no_longer, "") {
-  use(0);
   CUevent e = new_event();
   OK(cudasim_event_hold(e));
   OK(cudasim_event_fire(e));
   OK(cuEventRecord(e, NULL));
   OK(cuEventSynchronize(e));
-  OK(cuEventDestroy_v2(e));
 }
 
 SIMULATED(only_events_are_held_and_fired, "") {
-  use(0);
   int garbage[64] = {0};
   CHECK(cudasim_event_hold(NULL) != CUDA_SUCCESS);
   CHECK(cudasim_event_hold(garbage) != CUDA_SUCCESS);

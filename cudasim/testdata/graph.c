@@ -17,7 +17,6 @@ static CUgraphExec setting(CUdeviceptr m, size_t size, CUstream s) {
 }
 
 SIMULATED(leaked_executable_graphs_are_reported, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting(m, 64, s);
@@ -31,7 +30,6 @@ SIMULATED(leaked_executable_graphs_are_reported, "") {
 }
 
 SIMULATED(bytes_of_each_launch_are_counted, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting(m, 64, s);
@@ -39,11 +37,9 @@ SIMULATED(bytes_of_each_launch_are_counted, "") {
   for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, s));
   OK(cuStreamSynchronize(s));
   SAME(reported("memset", 0), 3 * 64);
-  OK(cuGraphExecDestroy(exec));
 }
 
 SIMULATED(violations_name_capture_and_launch, "", .races = true, .violates = true) {
-  use(0);
   CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting(m, 64, a);
@@ -53,11 +49,9 @@ SIMULATED(violations_name_capture_and_launch, "", .races = true, .violates = tru
   CHECK(reports("violations",
                 "cuMemsetD8Async, captured in stream 1 of GPU 0 and launched by cuGraphLaunch in stream 2 of GPU 0"));
   CHECK(reports("violations", "record an event after cuGraphLaunch in stream 2 of GPU 0"));
-  OK(cuGraphExecDestroy(exec));
 }
 
 SIMULATED(a_graph_that_uses_freed_memory_is_not_launched, "", .violates = true) {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting(m, 64, s);
@@ -65,22 +59,18 @@ SIMULATED(a_graph_that_uses_freed_memory_is_not_launched, "", .violates = true) 
   IS(cuGraphLaunch(exec, s), CUDA_ERROR_ILLEGAL_ADDRESS);
   CHECK(reports("violations", "cuMemsetD8Async, captured in stream 1 of GPU 0, uses memory"));
   IS(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
-  OK(cuGraphExecDestroy(exec));
 }
 
 SIMULATED(memory_of_a_graph_is_freed_after_its_launch, "delay=1000") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting(m, 64, s);
   OK(cuGraphLaunch(exec, s));
   OK(cuMemFree_v2(m)); /* waits */
   OK(cuStreamSynchronize(s));
-  OK(cuGraphExecDestroy(exec));
 }
 
 SIMULATED(a_graph_of_a_destroyed_event_is_not_launched, "") {
-  use(0);
   CUstream s = new_stream();
   CUevent e = new_event();
   OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -90,12 +80,10 @@ SIMULATED(a_graph_of_a_destroyed_event_is_not_launched, "") {
   OK(cuEventDestroy_v2(e));
   IS(cuGraphLaunch(exec, s), CUDA_ERROR_INVALID_HANDLE);
   OK(cuStreamSynchronize(s));
-  OK(cuGraphExecDestroy(exec));
 }
 
 SIMULATED(a_graph_of_a_destroyed_context_is_not_launched, "") {
   CUcontext context;
-  use(0);
   CUstream s = new_stream();
   OK(cuCtxCreate_v2(&context, 0, 0));
   CUstream other = new_stream();
@@ -103,12 +91,10 @@ SIMULATED(a_graph_of_a_destroyed_context_is_not_launched, "") {
   OK(cuCtxDestroy_v2(context));
   use(0);
   IS(cuGraphLaunch(exec, s), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-  OK(cuGraphExecDestroy(exec));
 }
 
 /* On a driver it becomes a child graph. */
 SIMULATED(a_launch_is_not_captured, "") {
-  use(0);
   CUstream s = new_stream(), blocking = new_blocking_stream();
   CUdeviceptr m = new_memory(64);
   CUgraph graph = NULL;
@@ -124,19 +110,16 @@ SIMULATED(a_launch_is_not_captured, "") {
   OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
   IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   IS(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  OK(cuGraphExecDestroy(exec));
 }
 
 SIMULATED(a_graph_is_not_launched_by_a_device, "") {
   CUgraph graph = NULL;
   CUgraphExec exec = NULL;
-  use(0);
   OK(cuGraphCreate(&graph, 0));
   IS(cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH), CUDA_ERROR_NOT_SUPPORTED);
   CUDA_GRAPH_INSTANTIATE_PARAMS p = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH};
   IS(cuGraphInstantiateWithParams(&exec, graph, &p), CUDA_ERROR_NOT_SUPPORTED);
   SAME(p.result_out, CUDA_GRAPH_INSTANTIATE_ERROR);
-  OK(cuGraphDestroy(graph));
 }
 
 /* ---- costs ---- */
@@ -154,7 +137,6 @@ static long resident(void) { /* in kilobytes */
 
 /* Two lanes, an event of the program, and no wait of the host but one in a hundred. */
 SIMULATED(a_graph_is_launched_ten_thousand_times, "") {
-  use(0);
   enum { times = 10000 };
   CUstream a = new_stream(), b = new_stream();
   CUevent fork = new_event(), join = new_event(), e = new_event();
@@ -178,12 +160,10 @@ SIMULATED(a_graph_is_launched_ten_thousand_times, "") {
   OK(cuCtxSynchronize());
   CHECK(resident() - before < 5000);
   SAME(reported("memset", 0), times * 128);
-  OK(cuGraphExecDestroy(exec));
 }
 
 /* Their lanes take the places of those before in the clocks, and their threads end. */
 SIMULATED(executable_graphs_that_were_destroyed_cost_nothing, "") {
-  use(0);
   enum { times = 5000 };
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);

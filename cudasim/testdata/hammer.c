@@ -77,9 +77,9 @@ static void crowd(void) {
   }
 }
 
-SIMULATED(many_threads_do_not_disturb_each_other, "devices=2") { crowd(); }
+BARE(many_threads_do_not_disturb_each_other, "devices=2") { crowd(); }
 
-SIMULATED(many_threads_do_not_disturb_each_other_at_random, "devices=2,schedule=random,delay=30,seed=3") { crowd(); }
+BARE(many_threads_do_not_disturb_each_other_at_random, "devices=2,schedule=random,delay=30,seed=3") { crowd(); }
 
 static void come_and_go(void *unused) {
   (void)unused;
@@ -96,7 +96,7 @@ static void come_and_go(void *unused) {
   }
 }
 
-SIMULATED(many_threads_retain_and_release_a_primary_context, "") {
+BARE(many_threads_retain_and_release_a_primary_context, "") {
   struct thread thread[threads];
   OK(cuInit(0));
   for (int i = 0; i < threads; i++) start(&thread[i], come_and_go, NULL);
@@ -115,7 +115,7 @@ static void init(void *unused) {
   SAME(count, 2);
 }
 
-SIMULATED(many_threads_may_be_the_first, "devices=2") {
+BARE(many_threads_may_be_the_first, "devices=2") {
   struct thread thread[threads];
   for (int i = 0; i < threads; i++) start(&thread[i], init, NULL);
   for (int i = 0; i < threads; i++) join(&thread[i]);

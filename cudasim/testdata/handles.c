@@ -2,7 +2,6 @@
 #include "simulator.h"
 
 SIMULATED(what_is_no_event_is_refused, "") {
-  use(0);
   CUevent e = new_event();
   CUstream s = new_stream();
   int garbage[64] = {0};
@@ -15,11 +14,9 @@ SIMULATED(what_is_no_event_is_refused, "") {
     IS(cuStreamWaitEvent(s, wrong[i], 0), CUDA_ERROR_INVALID_HANDLE);
     IS(cuEventDestroy_v2(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
   }
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(a_destroyed_event_s_handle_does_not_come_back_to_life, "") {
-  use(0);
   CUevent old = new_event();
   OK(cuEventDestroy_v2(old));
   CUevent e[16];
@@ -28,11 +25,9 @@ SIMULATED(a_destroyed_event_s_handle_does_not_come_back_to_life, "") {
     CHECK(e[i] != old);
   }
   IS(cuEventQuery(old), CUDA_ERROR_INVALID_HANDLE);
-  for (int i = 0; i < 16; i++) OK(cuEventDestroy_v2(e[i]));
 }
 
 SIMULATED(what_is_no_stream_is_refused, "") {
-  use(0);
   CUstream s = new_stream();
   CUevent e = new_event();
   CUdeviceptr m = new_memory(64);
@@ -47,12 +42,9 @@ SIMULATED(what_is_no_stream_is_refused, "") {
     IS(cuMemsetD8Async(m, 0, 64, wrong[i]), CUDA_ERROR_INVALID_HANDLE);
     IS(cuStreamDestroy_v2(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
   }
-  OK(cuEventDestroy_v2(e));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(what_is_no_pool_is_refused, "") {
-  use(0);
   CUmemoryPool destroyed = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   int garbage[64] = {0};
   CUdeviceptr m;

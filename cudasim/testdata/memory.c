@@ -2,16 +2,13 @@
 #include "simulator.h"
 
 SIMULATED(the_host_cannot_touch_what_surrounds_device_memory, "") {
-  use(0);
   CUdeviceptr m = new_memory(4096);
   volatile char *p = (volatile char *)(uintptr_t)m;
   CHECK(!host_reads(p - 1));
   CHECK(!host_reads(p + 4096));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(the_host_cannot_touch_freed_page_locked_memory, "") {
-  use(0);
   unsigned char *p = new_pinned(4096);
   CHECK(host_reads(p) && host_writes(p + 4095));
   OK(cuMemFreeHost(p));
@@ -19,7 +16,6 @@ SIMULATED(the_host_cannot_touch_freed_page_locked_memory, "") {
 }
 
 SIMULATED(the_host_cannot_touch_what_surrounds_page_locked_memory, "") {
-  use(0);
   enum { n = 8, page = 4096 };
   unsigned char *p[n];
   for (int i = 0; i < n; i++) p[i] = new_pinned((size_t)(i % 4 + 1) * page);
@@ -28,12 +24,10 @@ SIMULATED(the_host_cannot_touch_what_surrounds_page_locked_memory, "") {
     CHECK(!host_reads(p[i] - 1));
     CHECK(!host_reads(p[i] + (i % 4 + 1) * page));
   }
-  for (int i = 0; i < n; i++) OK(cuMemFreeHost(p[i]));
 }
 
 /* Pages to itself, an unmapped one behind it, and no host access, like all other. */
 SIMULATED(large_memory_is_guarded, "") {
-  use(0);
   const size_t size = 8 << 20;
   unsigned char *p = new_pinned(size);
   CHECK(host_writes(p) && host_writes(p + size - 1));
@@ -49,22 +43,17 @@ SIMULATED(large_memory_is_guarded, "") {
 }
 
 SIMULATED(fresh_device_memory_is_garbage, "") {
-  use(0);
   CUdeviceptr m = new_memory(4096);
   CHECK(!is_filled(m, 0, 64));
   CHECK(!is_filled(m + 4032, 0, 64));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(fresh_page_locked_memory_is_garbage, "") {
-  use(0);
   unsigned char *p = new_pinned(4096);
   CHECK(!all_bytes(p, 0, 64));
-  OK(cuMemFreeHost(p));
 }
 
 SIMULATED(what_was_freed_is_not_seen_again, "") {
-  use(0);
   for (int i = 0; i < 20; i++) {
     CUdeviceptr m = new_memory(4096);
     CHECK(!is_filled(m, 0x77, 64));
@@ -75,7 +64,6 @@ SIMULATED(what_was_freed_is_not_seen_again, "") {
 
 /* Small memory is garbage to the byte, large memory at its ends and here and there. */
 SIMULATED(large_memory_is_garbage_where_programs_look_first, "") {
-  use(0);
   const size_t large = ((size_t)64 << 20) + 100, half = large / 2;
   static unsigned char bytes[1 << 20];
   for (int i = 0; i < 3; i++) {
@@ -96,9 +84,8 @@ SIMULATED(large_memory_is_garbage_where_programs_look_first, "") {
 }
 
 SIMULATED(fresh_pool_memory_is_garbage, "") {
-  use(0);
   for (int i = 0; i < 20; i++) {
-    CUdeviceptr m = new_pooled(4096, NULL);
+    CUdeviceptr m = allocate(4096, NULL);
     OK(cuStreamSynchronize(NULL));
     CHECK(!is_filled(m, 0, 64) && !is_filled(m, 0x77, 64));
     OK(cuMemsetD8Async(m, 0x77, 4096, NULL));
@@ -108,7 +95,6 @@ SIMULATED(fresh_pool_memory_is_garbage, "") {
 }
 
 SIMULATED(freed_addresses_do_not_come_back_at_once, "") {
-  use(0);
   CUdeviceptr last[16] = {0};
   for (int i = 0; i < 200; i++) {
     CUdeviceptr m = new_memory(1000);

@@ -1,13 +1,13 @@
 /* Options of the machine. */
 #include "simulator.h"
 
-SIMULATED(without_devices_init_fails, "devices=0") {
+BARE(without_devices_init_fails, "devices=0") {
   int count;
   IS(cuInit(0), CUDA_ERROR_NO_DEVICE);
   CHECK(cuDeviceGetCount(&count) != CUDA_SUCCESS);
 }
 
-SIMULATED(device_total_memory_is_the_option, "memory=16777216") {
+BARE(device_total_memory_is_the_option, "memory=16777216") {
   size_t total;
   OK(cuInit(0));
   OK(cuDeviceTotalMem_v2(&total, 0));
@@ -15,7 +15,7 @@ SIMULATED(device_total_memory_is_the_option, "memory=16777216") {
   IS(cuDeviceTotalMem_v2(&total, 7), CUDA_ERROR_INVALID_DEVICE);
 }
 
-SIMULATED(modules_are_loaded_eagerly_before_12_2, "version=12010") {
+BARE(modules_are_loaded_eagerly_before_12_2, "version=12010") {
   int mode = 0;
   OK(cuInit(0));
   OK(cuModuleGetLoadingMode(&mode));
@@ -32,7 +32,7 @@ static CUcontext retain(void) {
   return context;
 }
 
-SIMULATED(a_primary_context_gets_a_new_handle_by_default, "") {
+BARE(a_primary_context_gets_a_new_handle_by_default, "") {
   CUcontext first = retain();
   OK(cuDevicePrimaryCtxRelease_v2(0));
   CUcontext second = retain();
@@ -42,7 +42,6 @@ SIMULATED(a_primary_context_gets_a_new_handle_by_default, "") {
 }
 
 SIMULATED(pageable_sources_are_read_late_if_asked, "pageable_async=1") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(4096);
   static unsigned char p[4096];
@@ -54,12 +53,9 @@ SIMULATED(pageable_sources_are_read_late_if_asked, "pageable_async=1") {
   open_gate();
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(m, 2, sizeof p));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(synchronous_copies_of_pageable_memory_are_done_on_return_even_then, "pageable_async=1,delay=2000") {
-  use(0);
   CUdeviceptr m = new_memory(4096);
   static unsigned char p[4096], q[4096];
   memset(p, 1, sizeof p);
@@ -67,11 +63,9 @@ SIMULATED(synchronous_copies_of_pageable_memory_are_done_on_return_even_then, "p
   memset(p, 2, sizeof p);
   OK(cuMemcpyDtoH_v2(q, m, sizeof q));
   CHECK(all_bytes(q, 1, sizeof q));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(pageable_destinations_are_written_late_if_asked, "pageable_async=1") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(4096);
   static unsigned char p[4096];
@@ -83,19 +77,14 @@ SIMULATED(pageable_destinations_are_written_late_if_asked, "pageable_async=1") {
   cudasim_resume();
   OK(cuStreamSynchronize(s));
   CHECK(all_bytes(p, 1, sizeof p));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(without_poison_fresh_memory_is_zero, "poison=0") {
-  use(0);
   CUdeviceptr m = new_memory(4096);
   CHECK(is_filled(m, 0, 4096));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(device_memory_is_limited, "memory=1048576") {
-  use(0);
   size_t free, total, before;
   CUdeviceptr m = 0, rest;
   OK(cuMemGetInfo_v2(&before, &total));
@@ -112,22 +101,20 @@ SIMULATED(device_memory_is_limited, "memory=1048576") {
   OK(cuMemGetInfo_v2(&free, &total));
   SAME(free, before);
   OK(cuMemAlloc_v2(&rest, 1048576));
-  OK(cuMemFree_v2(rest));
 }
 
 SIMULATED(memory_is_limited_per_device, "devices=2,memory=1048576") {
   CUcontext a = use(0);
-  CUdeviceptr m = new_memory(1048576), n, none;
+  CUdeviceptr n, none;
+  new_memory(1048576);
   use(1);
   n = new_memory(1048576);
   IS(cuMemAlloc_v2(&none, 1), CUDA_ERROR_OUT_OF_MEMORY);
   OK(cuMemFree_v2(n));
   OK(cuCtxSetCurrent(a));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(page_locked_memory_is_limited, "host_memory=1048576") {
-  use(0);
   void *p, *q;
   IS(cuMemAllocHost_v2(&p, 2097152), CUDA_ERROR_OUT_OF_MEMORY);
   IS(cuMemHostAlloc(&p, 2097152, 0), CUDA_ERROR_OUT_OF_MEMORY);
@@ -135,29 +122,26 @@ SIMULATED(page_locked_memory_is_limited, "host_memory=1048576") {
   IS(cuMemAllocHost_v2(&q, 1000000), CUDA_ERROR_OUT_OF_MEMORY);
   OK(cuMemFreeHost(p));
   OK(cuMemAllocHost_v2(&q, 1000000));
-  OK(cuMemFreeHost(q));
 }
 
 SIMULATED(pool_memory_is_limited, "memory=1048576") {
-  use(0);
   CUdeviceptr m, n;
   IS(cuMemAllocAsync(&m, 2097152, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-  m = new_pooled(800000, NULL);
+  m = allocate(800000, NULL);
   IS(cuMemAllocAsync(&n, 800000, NULL), CUDA_ERROR_OUT_OF_MEMORY);
   OK(cuMemFreeAsync(m, NULL));
   OK(cuStreamSynchronize(NULL));
-  m = new_pooled(800000, NULL);
+  m = allocate(800000, NULL);
   OK(cuMemFreeAsync(m, NULL));
   OK(cuStreamSynchronize(NULL));
 }
 
 SIMULATED(a_pool_gives_way_to_plain_allocations, "memory=1048576") {
-  use(0);
   CUmemoryPool pool;
   uint64_t keep = UINT64_MAX;
   OK(cuDeviceGetDefaultMemPool(&pool, 0));
   OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
-  CUdeviceptr m = new_pooled(800000, NULL);
+  CUdeviceptr m = allocate(800000, NULL);
   OK(cuMemFreeAsync(m, NULL));
   OK(cuStreamSynchronize(NULL));
   OK(cuMemPoolTrimTo(pool, 0));

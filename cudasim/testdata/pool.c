@@ -2,22 +2,18 @@
 #include "simulator.h"
 
 SIMULATED(using_pool_memory_before_it_is_there_is_a_violation, "", .violates = true) {
-  use(0);
   CUstream a = new_stream(), b = new_stream();
   close_gate(a);
-  CUdeviceptr m = new_pooled(1000, a);
+  CUdeviceptr m = allocate(1000, a);
   if (cuMemsetD8Async(m, 7, 1000, b) == CUDA_SUCCESS) OK(cuStreamSynchronize(b));
   open_gate();
   OK(cuMemFreeAsync(m, a));
   OK(cuStreamSynchronize(a));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 SIMULATED(using_pool_memory_after_its_free_is_a_violation, "", .violates = true) {
-  use(0);
   CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_pooled(1000, a);
+  CUdeviceptr m = allocate(1000, a);
   OK(cuStreamSynchronize(a));
   close_gate(a);
   OK(cuMemsetD8Async(m, 7, 1000, a));
@@ -32,10 +28,9 @@ SIMULATED(using_pool_memory_after_its_free_is_a_violation, "", .violates = true)
 }
 
 SIMULATED(freeing_pool_memory_out_of_order_is_a_violation_even_if_it_goes_well, "", .violates = true) {
-  use(0);
   CUstream a = new_stream(), b = new_stream();
   CUevent e = new_event();
-  CUdeviceptr m = new_pooled(1000, a);
+  CUdeviceptr m = allocate(1000, a);
   OK(cuStreamSynchronize(a));
   OK(cudasim_event_hold(e));
   OK(cuEventRecord(e, b)); /* so that it does go well */
@@ -46,27 +41,22 @@ SIMULATED(freeing_pool_memory_out_of_order_is_a_violation_even_if_it_goes_well, 
   OK(cuStreamSynchronize(a));
   OK(cudasim_event_fire(e));
   OK(cuStreamSynchronize(b));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 SIMULATED(queueing_work_on_freed_pool_memory_is_noticed, "") {
-  use(0);
   CUstream s = new_stream();
-  CUdeviceptr m = new_pooled(1000, s);
+  CUdeviceptr m = allocate(1000, s);
   OK(cuMemFreeAsync(m, s));
   OK(cuStreamSynchronize(s));
   CHECK(cuMemsetD8Async(m, 7, 1000, s) != CUDA_SUCCESS || reports("violations", "\""));
   cudasim_reset_counters(); /* forgets violations */
   CHECK(!reports("violations", "\""));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(a_fault_stays_on_its_device, "devices=2", .violates = true) {
   CUcontext a = use(0);
   CUstream s = new_stream();
-  CUdeviceptr m = new_pooled(1000, s);
+  CUdeviceptr m = allocate(1000, s);
   OK(cuStreamSynchronize(s));
   close_gate(s);
   OK(cuMemsetD8Async(m, 7, 1000, s));
@@ -83,7 +73,6 @@ SIMULATED(a_fault_stays_on_its_device, "devices=2", .violates = true) {
 
 SIMULATED(host_pool_memory_is_born_in_stream_order, "", .violates = true) {
   needs_13();
-  use(0);
   CUstream a = new_stream(), b = new_stream();
   CUmemoryPool pool = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   close_gate(a);
@@ -95,8 +84,4 @@ SIMULATED(host_pool_memory_is_born_in_stream_order, "", .violates = true) {
   OK(cuCtxSynchronize());
   OK(cuMemFreeAsync(m, a));
   OK(cuStreamSynchronize(a));
-  OK(cuMemFree_v2(d));
-  OK(cuMemPoolDestroy(pool));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }

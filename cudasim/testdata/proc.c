@@ -1,7 +1,7 @@
 /* Functions: which are there, at one address each, and what those return that are not simulated. */
 #include "simulator.h"
 
-SIMULATED(what_is_not_simulated_says_so, "") {
+BARE(what_is_not_simulated_says_so, "") {
   static const char *const some[] = {
     "cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction",
     "cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphExecUpdate",
@@ -19,7 +19,6 @@ SIMULATED(what_is_not_simulated_says_so, "") {
 }
 
 SIMULATED(stream_ordered_memory_is_not_captured, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m, n;
   OK(cuMemAllocAsync(&m, 64, s));
@@ -33,13 +32,11 @@ SIMULATED(stream_ordered_memory_is_not_captured, "") {
   OK(cuStreamEndCapture(s, &graph));
   OK(cuGraphDestroy(graph));
   OK(cuMemFreeAsync(m, s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 SIMULATED(pools_are_not_shared, "") {
   CUmemoryPool pool;
   CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = 1};
-  use(0);
   p.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0};
   IS(cuMemPoolCreate(&pool, &p), CUDA_ERROR_NOT_SUPPORTED);
   needs_13();
@@ -56,7 +53,7 @@ static void *find(const char *name, int version, uint64_t flags, CUdriverProcAdd
   return f;
 }
 
-SIMULATED(a_function_has_one_address_that_the_version_selects, "") {
+BARE(a_function_has_one_address_that_the_version_selects, "") {
   CHECK(find("cuMemAlloc", 12000, 0, 0) == find_function("cuMemAlloc_v2"));
   CHECK(find("cuMemAlloc", 3020, 0, 0) == find_function("cuMemAlloc_v2"));
   CHECK(find("cuStreamDestroy", 12040, 0, 0) == find_function("cuStreamDestroy_v2"));
@@ -77,7 +74,7 @@ SIMULATED(a_function_has_one_address_that_the_version_selects, "") {
   CHECK(find("cuGetProcAddress", 11040, 0, 0) == find_function("cuGetProcAddress"));
 }
 
-SIMULATED(a_per_thread_function_has_one_address, "") {
+BARE(a_per_thread_function_has_one_address, "") {
   enum { flag = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM };
   CHECK(find("cuMemcpyHtoDAsync", 12040, flag, 0) == find_function("cuMemcpyHtoDAsync_v2_ptsz"));
   CHECK(find("cuMemcpyHtoD", 12040, flag, 0) == find_function("cuMemcpyHtoD_v2_ptds"));
@@ -87,7 +84,7 @@ SIMULATED(a_per_thread_function_has_one_address, "") {
         find_function("cuStreamSynchronize"));
 }
 
-SIMULATED(the_functions_of_cudasim_h_are_none_of_the_driver, "") {
+BARE(the_functions_of_cudasim_h_are_none_of_the_driver, "") {
   find("cudasim_pause", 12040, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
@@ -114,7 +111,7 @@ static int names_there(void) {
   return there;
 }
 
-SIMULATED(names_of_13_are_there_with_version_13, "") {
+BARE(names_of_13_are_there_with_version_13, "") {
   needs_13();
   int version;
   OK(cuDriverGetVersion(&version));
@@ -124,7 +121,7 @@ SIMULATED(names_of_13_are_there_with_version_13, "") {
   find("cuMemGetMemPool", 12090, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 }
 
-SIMULATED(names_of_13_are_nowhere_before, "version=12090") {
+BARE(names_of_13_are_nowhere_before, "version=12090") {
   void *f;
   SAME(names_there(), 0);
   find("cuMemGetMemPool", 12090, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
@@ -133,7 +130,7 @@ SIMULATED(names_of_13_are_nowhere_before, "version=12090") {
 }
 
 /* A program of 12 on a driver of 13 gets the functions that it was written for. */
-SIMULATED(signatures_of_12_and_13_have_addresses_of_their_own, "") {
+BARE(signatures_of_12_and_13_have_addresses_of_their_own, "") {
   needs_13();
   static const struct {
     const char *name, *before, *from_13;
@@ -158,7 +155,7 @@ SIMULATED(signatures_of_12_and_13_have_addresses_of_their_own, "") {
   }
 }
 
-SIMULATED(a_library_is_of_version_13_or_of_before, "") {
+BARE(a_library_is_of_version_13_or_of_before, "") {
   SAME(cudasim_configure("version=13000"), -1);
   SAME(cudasim_configure("version=12090"), 0);
 }

@@ -397,9 +397,9 @@ static void run_programs(uint64_t seed) {
   CHECK(races > programs / 4 && races < 3 * programs / 4); /* else nothing was shown */
 }
 
-SIMULATED(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
-SIMULATED(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1000001); }
-SIMULATED(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) {
+BARE(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
+BARE(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1000001); }
+BARE(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) {
   run_programs(2000001);
 }
-SIMULATED(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3000001); }
+BARE(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3000001); }

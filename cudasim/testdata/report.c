@@ -21,7 +21,6 @@ static bool file_has(const char *needle) {
 }
 
 SIMULATED(the_report_is_written_on_demand, "") {
-  use(0);
   CUdeviceptr m = new_memory(4096);
   remove(path());
   CHECK(!file_has("leaks"));
@@ -32,7 +31,7 @@ SIMULATED(the_report_is_written_on_demand, "") {
   CHECK(file_has("leaks") && !file_has("cuMemAlloc: 4096 bytes"));
 }
 
-SIMULATED(without_the_option_no_report_is_written, "") {
+BARE(without_the_option_no_report_is_written, "") {
   remove(path());
   SAME(cudasim_configure(""), 0);
   use(0);
@@ -40,7 +39,7 @@ SIMULATED(without_the_option_no_report_is_written, "") {
   CHECK(fopen(path(), "r") == NULL);
 }
 
-SIMULATED(a_report_that_cannot_be_written_is_an_error, "") {
+BARE(a_report_that_cannot_be_written_is_an_error, "") {
   SAME(cudasim_configure("report=/nowhere/at/all"), 0);
   use(0);
   SAME(cudasim_write_report(), -1);

@@ -2,27 +2,21 @@
 #include "simulator.h"
 
 SIMULATED(a_delay_is_waited_out, "delay=20000") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   double start = now();
   for (int i = 0; i < 3; i++) OK(cuMemsetD8Async(m, 1, 64, s));
   OK(cuStreamSynchronize(s));
   CHECK(now() - start >= 0.06);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(random_delays_are_waited_out, "schedule=random,delay=2000,seed=5") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   double start = now();
   for (int i = 0; i < 20; i++) OK(cuMemsetD8Async(m, 1, 64, s));
   OK(cuStreamSynchronize(s));
   CHECK(now() - start >= 0.01); /* 0.04 on the average */
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 static int order[8];
@@ -31,7 +25,6 @@ static atomic_int orders;
 static void note(void *number) { order[atomic_fetch_add(&orders, 1)] = (int)(intptr_t)number; }
 
 SIMULATED(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay=300,seed=7") {
-  use(0);
   CUstream s[8];
   bool changed = false, all = true;
   for (int i = 0; i < 8; i++) s[i] = new_stream();
@@ -43,7 +36,6 @@ SIMULATED(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay
     for (int i = 0; i < 8; i++) changed = changed || order[i] != i;
   }
   CHECK(changed && all);
-  for (int i = 0; i < 8; i++) OK(cuStreamDestroy_v2(s[i]));
 }
 
 static atomic_bool entered, left;
@@ -56,7 +48,6 @@ static void take_time(void *unused) {
 }
 
 SIMULATED(pausing_waits_for_what_runs, "") {
-  use(0);
   CUstream s = new_stream();
   OK(cuLaunchHostFunc(s, take_time, NULL));
   while (!entered) nap(1);
@@ -64,7 +55,6 @@ SIMULATED(pausing_waits_for_what_runs, "") {
   CHECK(left);
   cudasim_resume();
   OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 static void resume_late(void *flag) {
@@ -74,7 +64,6 @@ static void resume_late(void *flag) {
 }
 
 SIMULATED(calls_that_wait_wait_for_the_end_of_a_pause, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   struct thread resuming;
@@ -85,12 +74,9 @@ SIMULATED(calls_that_wait_wait_for_the_end_of_a_pause, "") {
   OK(cuStreamSynchronize(s));
   CHECK(resumed);
   join(&resuming);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(pausing_does_not_nest, "") {
-  use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   cudasim_resume();
@@ -100,6 +86,4 @@ SIMULATED(pausing_does_not_nest, "") {
   STAYS_PENDING(cuStreamQuery(s));
   cudasim_resume();
   OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }

@@ -1,7 +1,7 @@
 /* cudasim_shut_down. */
 #include "simulator.h"
 
-SIMULATED(after_the_shut_down_every_call_is_refused, "") {
+BARE(after_the_shut_down_every_call_is_refused, "") {
   CUcontext context = NULL;
   CUdevice device;
   CUdeviceptr m;
@@ -22,7 +22,7 @@ SIMULATED(after_the_shut_down_every_call_is_refused, "") {
   cudasim_shut_down(); /* once more is nothing */
 }
 
-SIMULATED(memory_is_gone_after_the_shut_down, "") {
+BARE(memory_is_gone_after_the_shut_down, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -50,7 +50,7 @@ static void never_called_back(CUstream stream, CUresult status, void *data) {
 }
 
 /* Work that has not begun is not done, and a call that waits for it answers so. */
-SIMULATED(a_shut_down_ends_waits, "delay=60000000") {
+BARE(a_shut_down_ends_waits, "delay=60000000") {
   CUcontext context;
   struct thread thread;
   CUresult answer = -1;
@@ -74,7 +74,7 @@ SIMULATED(a_shut_down_ends_waits, "delay=60000000") {
   CHECK(reports("leaks", "cuEventCreate"));
 }
 
-SIMULATED(a_shut_down_ends_holds_and_pauses, "") {
+BARE(a_shut_down_ends_holds_and_pauses, "") {
   CUcontext context;
   struct thread thread;
   CUresult answer = -1;
@@ -96,7 +96,7 @@ SIMULATED(a_shut_down_ends_holds_and_pauses, "") {
 }
 
 /* The running operation completes: its memory is not unmapped under it. */
-SIMULATED(a_shut_down_waits_for_what_runs, "") {
+BARE(a_shut_down_waits_for_what_runs, "") {
   CUcontext context;
   const size_t size = (size_t)256 << 20;
   OK(cuInit(0));
@@ -135,7 +135,7 @@ static void work(void *data) {
   }
 }
 
-SIMULATED(a_shut_down_disturbs_no_thread, "") {
+BARE(a_shut_down_disturbs_no_thread, "") {
   CUcontext context;
   struct thread threads[6];
   OK(cuInit(0));

@@ -31,24 +31,22 @@ CONTROL(uint64_t, cudasim_calls, (const char *function), (function))
 CONTROL_VOID(cudasim_reset_counters, (void), ())
 CONTROL_VOID(cudasim_host_read, (const void *address, size_t size), (address, size))
 CONTROL_VOID(cudasim_host_write, (void *address, size_t size), (address, size))
+CONTROL_VOID(cudasim_host_signal, (const void *key), (key))
+CONTROL_VOID(cudasim_host_wait, (const void *key), (key))
+CONTROL_VOID(cudasim_internal_begin, (uintptr_t *keys, size_t count), (keys, count))
+CONTROL_VOID(cudasim_internal_end, (void), ())
+CONTROL_VOID(cudasim_give_back, (uintptr_t key), (key))
+CONTROL_VOID(cudasim_forget, (uintptr_t key), (key))
+CONTROL(uintptr_t, cudasim_act, (uintptr_t key), (key))
+CONTROL_VOID(cudasim_read, (uintptr_t address, size_t size, uintptr_t key), (address, size, key))
+CONTROL_VOID(cudasim_publish, (uintptr_t key), (key))
+CONTROL_VOID(cudasim_keep, (uintptr_t what, size_t size), (what, size))
+CONTROL_VOID(cudasim_hand_out, (uintptr_t what, size_t size), (what, size))
 CONTROL_VOID(cudasim_drain, (void), ())
 CONTROL_VOID(cudasim_forget_violations, (void), ())
 CONTROL(size_t, cudasim_report, (char *out, size_t size), (out, size))
 CONTROL(int, cudasim_write_report, (void), ())
 CONTROL_VOID(cudasim_shut_down, (void), ())
-
-CUmemoryPool new_pool(CUmemLocation where, int type) {
-  CUmemoryPool pool = NULL;
-  CUmemPoolProps p = {.allocType = type, .location = where};
-  OK(cuMemPoolCreate(&pool, &p));
-  return pool;
-}
-
-CUdeviceptr new_pooled(size_t size, CUstream stream) {
-  CUdeviceptr memory = 0;
-  OK(cuMemAllocAsync(&memory, size, stream));
-  return memory;
-}
 
 static char *find(const char *key, char **text) {
   char quoted[64];

@@ -1,18 +1,23 @@
 /* Rules of the simulator itself: what cudasim.h and README.md say, and no driver shows or promises.
  *
  * They are rules of the program in ci/kit/rules, which is built with these files for the tests. Each runs in a process
- * of its own, in which nothing is initialised. */
+ * of its own, which may leave its objects to its end. */
 #pragma once
 
 #define GROUP "simulator"
 #include "../../ci/kit/rules/rules.h"
 #include "../src/cudasim.h"
 
-/* SIMULATED(name, options of the machine, further fields) { ... } */
-#define SIMULATED(id, ...) RULE(id, MANUAL, "cudasim.h.", 0, false, true, __VA_ARGS__)
-
-CUmemoryPool new_pool(CUmemLocation where, int type);
-CUdeviceptr new_pooled(size_t size, CUstream stream); /* allocated in the stream */
+/* BARE(name, options of the machine, further fields) { ... }: nothing is initialised. */
+#define BARE(id, ...) RULE(id, MANUAL, "cudasim.h.", 0, false, true, __VA_ARGS__)
+/* The same, with the primary context of device 0 current. */
+#define SIMULATED(id, ...)          \
+  static void on_device_##id(void); \
+  BARE(id, __VA_ARGS__) {           \
+    use(0);                         \
+    on_device_##id();               \
+  }                                 \
+  static void on_device_##id(void)
 
 /* A number of the report: of an array, the index-th. */
 long long reported(const char *key, int index);

@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-SIMULATED(sixteen_devices_work_at_once, "devices=16") {
+BARE(sixteen_devices_work_at_once, "devices=16") {
   for (int i = 0; i < 16; i++) {
     use(i);
     CUstream s = new_stream();
@@ -18,7 +18,6 @@ SIMULATED(sixteen_devices_work_at_once, "devices=16") {
 
 /* The test runs this one under a limit, and allocates more than any without it. */
 SIMULATED(address_space_may_run_out, "memory=17592186044416") {
-  use(0);
   enum { most = 4096 };
   static CUdeviceptr m[most];
   int n = 0;
@@ -53,7 +52,6 @@ enum { SANITIZED = false };
  */
 SIMULATED(thousands_of_streams_take_little_memory, "") {
   enum { STREAMS = 3000, BYTES = 64 };
-  use(0);
   static CUstream s[STREAMS];
   CUevent e = new_event();
   CUdeviceptr m = new_memory(STREAMS * BYTES);
@@ -70,13 +68,9 @@ SIMULATED(thousands_of_streams_take_little_memory, "") {
   }
   OK(cuCtxSynchronize());
   CHECK(SANITIZED || resident() - before < 96 << 10);
-  for (int i = 0; i < STREAMS; i++) OK(cuStreamDestroy_v2(s[i]));
-  OK(cuEventDestroy_v2(e));
-  OK(cuMemFree_v2(m));
 }
 
 SIMULATED(large_memory_costs_little_before_it_is_used, "") {
-  use(0);
   long before = resident();
   double start = now();
   for (int i = 0; i < 10; i++) {
@@ -88,12 +82,10 @@ SIMULATED(large_memory_costs_little_before_it_is_used, "") {
 }
 
 SIMULATED(large_allocations_cost_nothing_before_they_are_used, "poison=0") {
-  use(0);
   CUdeviceptr m = new_memory((size_t)15 << 30);
   OK(cuMemsetD8_v2(m + ((size_t)14 << 30), 1, 64));
   OK(cuCtxSynchronize());
   CHECK(is_filled(m + ((size_t)14 << 30), 1, 64));
-  OK(cuMemFree_v2(m));
 }
 
 static size_t lines(const char *path) {
@@ -105,7 +97,6 @@ static size_t lines(const char *path) {
 }
 
 SIMULATED(hundred_thousand_allocations_leave_nothing, "") {
-  use(0);
   size_t maps = 0;
   double start = now();
   for (int i = 0; i < 100000; i++) {
@@ -118,17 +109,15 @@ SIMULATED(hundred_thousand_allocations_leave_nothing, "") {
 }
 
 SIMULATED(hundred_thousand_stream_ordered_allocations_leave_nothing, "") {
-  use(0);
   CUstream s = new_stream();
   double start = now();
   for (int i = 0; i < 100000; i++) {
-    CUdeviceptr m = new_pooled((size_t)(i % 7 + 1) * 1000, s);
+    CUdeviceptr m = allocate((size_t)(i % 7 + 1) * 1000, s);
     OK(cuMemFreeAsync(m, s));
   }
   OK(cuStreamSynchronize(s));
   CHECK(now() - start < 30);
   SAME(reported("allocations", 0), 0);
-  OK(cuStreamDestroy_v2(s));
 }
 
 static int threads_of_this_process(void) {
@@ -161,7 +150,6 @@ SIMULATED(streams_of_threads_that_ended_go_too, "") {
 }
 
 SIMULATED(destroyed_streams_go, "") {
-  use(0);
   int before = threads_of_this_process();
   CUdeviceptr m = new_memory(200 * 64);
   for (unsigned i = 0; i < 200; i++) {

@@ -28,11 +28,6 @@ RULE(a_batch_copies_in_stream_order, MANUAL,
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(a, 1, 100));
   CHECK(all_bytes(out, 2, 100));
-  OK(cuMemFree_v2(a));
-  OK(cuMemFree_v2(b));
-  OK(cuMemFreeHost(in));
-  OK(cuMemFreeHost(out));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(an_attribute_of_a_batch_holds_until_the_next, MANUAL,
@@ -51,8 +46,6 @@ RULE(an_attribute_of_a_batch_holds_until_the_next, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(d, 1, 2) && is_filled(d + 2, 2, 2));
-  OK(cuMemFree_v2(d));
-  OK(cuStreamDestroy_v2(s));
 }
 
 /* Copies from a source that is overwritten behind the gate, and answers which value arrived. */
@@ -85,7 +78,6 @@ RULE(during_the_call_a_source_is_read_at_once, MANUAL,
   unsigned char* pinned = new_pinned(100);
   SAME(copied_value(new_pages(4096), DURING_THE_CALL), 1);
   SAME(copied_value(pinned, DURING_THE_CALL), 1);
-  OK(cuMemFreeHost(pinned));
 }
 
 RULE(nothing_of_a_batch_is_done_if_one_copy_is_wrong, READING,
@@ -170,7 +162,6 @@ RULE(prefetching_a_batch_changes_nothing, MANUAL,
   OK(cuStreamSynchronize(s));
   for (int i = 0; i < 2; i++) CHECK(all_bytes((unsigned char*)(uintptr_t)m[i], 7, 8192));
   for (int i = 0; i < 2; i++) OK(cuMemFree_v2(m[i]));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(batches_of_ranges_are_checked, READING,

@@ -12,21 +12,18 @@ static size_t node_count(CUgraph graph) {
 
 RULE(captured_work_is_not_done_and_becomes_a_graph, MANUAL,
      "Work in a capturing stream is not done; it becomes nodes of a graph.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  unsigned char* p = new_pinned(64);
-  CUgraphNode nodes[5] = {NULL, NULL, NULL, (CUgraphNode)(void*)s, (CUgraphNode)(void*)s};
+  CUgraphNode nodes[5] = {NULL, NULL, NULL, (CUgraphNode)(void*)a, (CUgraphNode)(void*)a};
   size_t count = 5;
   int types[3] = {-1, -1, -1};
   memset(p, 1, 64);
   fill(m, 1, 64);
-  OK(cuStreamBeginCapture_v2(s, GLOBAL));
-  SAME(status(s), ACTIVE);
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  OK(cuMemcpyDtoHAsync_v2(p, m, 64, s));
-  OK(cuMemsetD32Async(m, 3, 16, s));
-  CUgraph graph = end(s);
-  SAME(status(s), NONE);
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
+  SAME(status(a), ACTIVE);
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, 64, a));
+  OK(cuMemsetD32Async(m, 3, 16, a));
+  CUgraph graph = end(a);
+  SAME(status(a), NONE);
   OK(cuGraphGetNodes(graph, nodes, &count));
   SAME(count, 3);
   CHECK(nodes[3] == NULL && nodes[4] == NULL);
@@ -34,13 +31,10 @@ RULE(captured_work_is_not_done_and_becomes_a_graph, MANUAL,
   SAME(types[0], CU_GRAPH_NODE_TYPE_MEMSET);
   SAME(types[1], CU_GRAPH_NODE_TYPE_MEMCPY);
   SAME(types[2], CU_GRAPH_NODE_TYPE_MEMSET);
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes(p, 1, 64));
   CHECK(is_filled(m, 1, 64));
   OK(cuGraphDestroy(graph));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
-  OK(cuMemFreeHost(p));
 }
 
 static void count_up(void* data) { ++*(atomic_int*)data; }
@@ -59,7 +53,6 @@ RULE(a_captured_host_function_is_not_called, MANUAL, "A host function in a captu
   OK(cuStreamSynchronize(s));
   SAME(calls, 0);
   OK(cuGraphDestroy(graph));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_stream_callback_cannot_be_captured, MANUAL,
@@ -69,7 +62,6 @@ RULE(a_stream_callback_cannot_be_captured, MANUAL,
   IS(cuStreamAddCallback(s, count_callback, &calls, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   end_invalidated(s);
   SAME(calls, 0);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_prefetch_cannot_be_captured, READING,
@@ -78,49 +70,39 @@ RULE(a_prefetch_cannot_be_captured, READING,
   CUstream s = capturing(GLOBAL);
   IS(cuMemPrefetchAsync(m, 64, 0, s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   end_invalidated(s);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(work_before_and_after_a_capture_is_done, READING,
      "A capture may begin in a stream with pending work, which goes on.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 1, 64, s));
-  OK(cuStreamBeginCapture_v2(s, RELAXED));
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  CUgraph graph = end(s);
-  STAYS_PENDING(cuStreamQuery(s));
-  OK(cuMemsetD8Async(m + 32, 3, 32, s));
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 1, 64, a));
+  OK(cuStreamBeginCapture_v2(a, RELAXED));
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  CUgraph graph = end(a);
+  STAYS_PENDING(cuStreamQuery(a));
+  OK(cuMemsetD8Async(m + 32, 3, 32, a));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 1, 32) && is_filled(m + 32, 3, 32));
   OK(cuGraphDestroy(graph));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(a_captured_copy_of_pageable_memory_does_not_wait, READING,
      "A copy from or to pageable memory in a capture becomes a node and returns at once, without reading the source.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64), n = new_memory(3 * 4096);
+  CUdeviceptr n = new_memory(3 * 4096);
   unsigned char *to = new_pages(4096), *from = new_pages(3 * 4096);
   if (mprotect(from + 4096, 4096, PROT_NONE)) stop("no page can be protected");
   fill(m, 1, 64);
-  close_gate(s);
-  OK(cuStreamBeginCapture_v2(s, RELAXED));
-  DOES_NOT_WAIT(cuMemcpyDtoHAsync_v2(to, m, 64, s));
-  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(n, from, 3 * 4096, s));
-  CUgraph graph = end(s);
+  close_gate(a);
+  OK(cuStreamBeginCapture_v2(a, RELAXED));
+  DOES_NOT_WAIT(cuMemcpyDtoHAsync_v2(to, m, 64, a));
+  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(n, from, 3 * 4096, a));
+  CUgraph graph = end(a);
   SAME(node_count(graph), 2);
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   SAME(to[0], 0);
   OK(cuGraphDestroy(graph));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
-  OK(cuMemFree_v2(n));
 }
 
 RULE(the_legacy_stream_cannot_be_captured, MANUAL, "A capture of the legacy stream is CAPTURE_UNSUPPORTED.") {
@@ -129,32 +111,25 @@ RULE(the_legacy_stream_cannot_be_captured, MANUAL, "A capture of the legacy stre
 }
 
 RULE(capture_modes_are_checked, MANUAL, "cuStreamBeginCapture of an unknown mode is INVALID_VALUE.") {
-  CUstream s = new_stream();
-  IS(cuStreamBeginCapture_v2(s, 3), CUDA_ERROR_INVALID_VALUE);
-  IS(cuStreamBeginCapture_v2(s, -1), CUDA_ERROR_INVALID_VALUE);
-  OK(cuStreamDestroy_v2(s));
+  IS(cuStreamBeginCapture_v2(a, 3), CUDA_ERROR_INVALID_VALUE);
+  IS(cuStreamBeginCapture_v2(a, -1), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(a_capture_is_not_begun_twice, READING,
      "cuStreamBeginCapture in a stream that captures is ILLEGAL_STATE, and does no harm.") {
-  CUstream s = new_stream();
-  OK(cuStreamBeginCapture(s));
-  IS(cuStreamBeginCapture_v2(s, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
-  IS(cuStreamEndCapture(s, NULL), CUDA_ERROR_INVALID_VALUE);
-  end_active(s);
-  OK(cuStreamDestroy_v2(s));
+  OK(cuStreamBeginCapture(a));
+  IS(cuStreamBeginCapture_v2(a, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+  IS(cuStreamEndCapture(a, NULL), CUDA_ERROR_INVALID_VALUE);
+  end_active(a);
 }
 
 RULE(a_capture_that_did_not_begin_is_not_ended, READING,
      "cuStreamEndCapture of a stream that does not capture is ILLEGAL_STATE.") {
-  CUstream s = new_stream();
   CUgraph graph;
-  IS(cuStreamEndCapture(s, &graph), CUDA_ERROR_ILLEGAL_STATE);
-  OK(cuStreamDestroy_v2(s));
+  IS(cuStreamEndCapture(a, &graph), CUDA_ERROR_ILLEGAL_STATE);
 }
 
 RULE(the_per_thread_stream_can_be_captured, MANUAL, "CU_STREAM_PER_THREAD can be captured.") {
-  CUdeviceptr m = new_memory(64);
   OK(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, RELAXED));
   OK(cuMemsetD8Async(m, 2, 64, CU_STREAM_PER_THREAD));
   end_active(CU_STREAM_PER_THREAD);
@@ -165,26 +140,24 @@ RULE(the_per_thread_stream_can_be_captured, MANUAL, "CU_STREAM_PER_THREAD can be
   OK(cuStreamEndCapture_ptsz(NULL, &graph));
   SAME(node_count(graph), 1);
   OK(cuGraphDestroy(graph));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(a_capture_has_an_id, MANUAL, "cuStreamGetCaptureInfo gives state and id; another capture has another id.") {
-  CUstream s = new_stream();
   int is = -1;
   uint64_t id = 0, other = 0;
   CUgraph graph = NULL;
   const CUgraphNode* nodes = NULL;
   size_t count = 9;
   CUdeviceptr m = new_memory(64);
-  OK(cuStreamGetCaptureInfo_v2(s, &is, NULL, NULL, NULL, NULL));
+  OK(cuStreamGetCaptureInfo_v2(a, &is, NULL, NULL, NULL, NULL));
   SAME(is, NONE);
-  OK(cuStreamBeginCapture_v2(s, GLOBAL));
-  OK(cuStreamGetCaptureInfo_v2(s, &is, &id, NULL, NULL, &count));
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
+  OK(cuStreamGetCaptureInfo_v2(a, &is, &id, NULL, NULL, &count));
   SAME(is, ACTIVE);
   SAME(count, 0);
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  OK(cuStreamGetCaptureInfo_v2(s, &is, &other, &graph, &nodes, &count));
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  OK(cuStreamGetCaptureInfo_v2(a, &is, &other, &graph, &nodes, &count));
   CHECK(other == id);
   CHECK(graph != NULL);
   SAME(count, 1);
@@ -192,38 +165,32 @@ RULE(a_capture_has_an_id, MANUAL, "cuStreamGetCaptureInfo gives state and id; an
   size_t room = 2;
   OK(cuGraphGetNodes(graph, all, &room));
   CHECK(nodes[0] == all[1]); /* what the next node comes after */
-  CHECK(end(s) == graph);
+  CHECK(end(a) == graph);
   OK(cuGraphDestroy(graph));
-  OK(cuStreamBeginCapture_v2(s, GLOBAL));
-  OK(cuStreamGetCaptureInfo_v2(s, &is, &other, NULL, NULL, NULL));
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
+  OK(cuStreamGetCaptureInfo_v2(a, &is, &other, NULL, NULL, NULL));
   CHECK(other != id);
-  end_active(s);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
+  end_active(a);
 }
 
 RULE(older_and_newer_functions_tell_about_a_capture, MANUAL,
      "cuStreamGetCaptureInfo of CUDA 10 has state and id, that of 12.3 edges too, which need not be told.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   int is = -1;
   uint64_t id = 0;
   const CUgraphNode* nodes = NULL;
   const CUgraphEdgeData* edges = NULL;
   size_t count = 9;
-  OK(cuStreamGetCaptureInfo(s, &is, &id));
+  OK(cuStreamGetCaptureInfo(a, &is, &id));
   SAME(is, NONE);
-  IS(cuStreamGetCaptureInfo(s, NULL, &id), CUDA_ERROR_INVALID_VALUE);
-  OK(cuStreamBeginCapture_v2(s, GLOBAL));
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  OK(cuStreamGetCaptureInfo(s, &is, &id));
+  IS(cuStreamGetCaptureInfo(a, NULL, &id), CUDA_ERROR_INVALID_VALUE);
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  OK(cuStreamGetCaptureInfo(a, &is, &id));
   SAME(is, ACTIVE);
-  OK(cuStreamGetCaptureInfo_v3(s, &is, NULL, NULL, &nodes, &edges, &count));
+  OK(cuStreamGetCaptureInfo_v3(a, &is, NULL, NULL, &nodes, &edges, &count));
   SAME(count, 1);
   CHECK(edges == NULL || all_bytes((const unsigned char*)edges, 0, sizeof *edges));
-  end_active(s);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
+  end_active(a);
 }
 
 RULE(edges_of_a_capture_are_told_with_the_nodes, READING,
@@ -237,7 +204,6 @@ RULE(edges_of_a_capture_are_told_with_the_nodes, READING,
 RULE(an_invalidated_capture_takes_nothing_more, MANUAL,
      "Calls in an invalidated capture are INVALIDATED until it is ended.") {
   CUstream s = capturing(RELAXED);
-  CUevent e = new_event();
   CUdeviceptr m = 0;
   REFUSED(cuStreamQuery(s));
   SAME(status(s), INVALIDATED);
@@ -249,31 +215,23 @@ RULE(an_invalidated_capture_takes_nothing_more, MANUAL,
   IS(cuStreamBeginCapture_v2(s, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
   end_invalidated(s);
   IS(cuStreamSynchronize(s), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(an_event_of_an_invalidated_capture_is_refused, SEEN,
      "A wait of another stream for an event of an invalidated capture is INVALID_VALUE.") {
-  CUstream s = capturing(RELAXED), b = new_stream();
-  CUevent e = new_event();
+  CUstream s = capturing(RELAXED);
   OK(cuEventRecord(e, s));
   REFUSED(cuStreamQuery(s));
   IS(cuStreamWaitEvent(b, e, 0), CUDA_ERROR_INVALID_VALUE);
   end_invalidated(s);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(a_stream_may_be_destroyed_while_it_captures, READING,
      "cuStreamDestroy of the stream in which a capture began gives it up.", .alone = true) {
-  CUstream a = capturing(GLOBAL), b = new_stream(), joined = new_stream();
-  CUevent e = new_event();
+  CUstream a = capturing(GLOBAL);
   OK(cuEventRecord(e, a));
-  OK(cuStreamWaitEvent(joined, e, 0));
-  IS(cuStreamDestroy_v2(joined), CUDA_SUCCESS); /* and the capture goes on */
+  OK(cuStreamWaitEvent(c, e, 0));
+  IS(cuStreamDestroy_v2(c), CUDA_SUCCESS); /* and the capture goes on */
   OK(cuStreamWaitEvent(b, e, 0));
   SAME(status(b), ACTIVE);
   IS(cuStreamDestroy_v2(a), CUDA_SUCCESS);
@@ -304,7 +262,6 @@ RULE(a_destroyed_graph_is_refused, READING,
   CUgraphNode node = NULL;
   size_t count = 1;
   int type;
-  CUdeviceptr m = new_memory(64);
   CUstream s = capturing(GLOBAL);
   OK(cuMemsetD8Async(m, 1, 64, s));
   CUgraph graph = end(s);

@@ -197,6 +197,7 @@ static void leave_clean(void) {
   int mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   use(0);
   OK(cuCtxSynchronize());
+  end_rule();
   while (cuCtxPopCurrent_v2(&context) == CUDA_SUCCESS) {
   }
   OK(cuThreadExchangeStreamCaptureMode(&mode));
@@ -227,6 +228,7 @@ static bool can_race(const struct rule* rule) {
 static void check(const struct rule* rule) {
   const bool shared = !rule->alone && !rule->bare && rule->options == NULL;
   const int before = shared ? objects_left() : 0;
+  if (!rule->bare) begin_rule();
   rule->check();
   open_gate();
   if (shared) leave_clean();

@@ -182,7 +182,6 @@ RULE(null_is_no_context, READING, "cuCtxPushCurrent of NULL is INVALID_CONTEXT, 
 RULE(garbage_is_no_context, READING,
      "cuCtxSetCurrent and cuCtxPushCurrent of memory that is no context are INVALID_CONTEXT.", .alone = true) {
   static long long garbage[4096];
-  CUevent e = new_event();
   IS(cuCtxSetCurrent((CUcontext)(void*)garbage), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxPushCurrent_v2((CUcontext)(void*)garbage), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxPushCurrent_v2((CUcontext)(void*)e), CUDA_ERROR_INVALID_CONTEXT);
@@ -253,7 +252,6 @@ RULE(memory_is_known_in_every_context, MANUAL, "Memory of one device is copied t
   IS(cuMemcpyDtoH_v2(bytes, memory, 256), CUDA_SUCCESS);
   CHECK(all_bytes(bytes, 5, 256));
   OK(cuCtxSetCurrent(a));
-  OK(cuMemFree_v2(memory));
 }
 
 RULE(contexts_have_an_api_version, MANUAL, "cuCtxGetApiVersion of a context, and of NULL for the current one.") {

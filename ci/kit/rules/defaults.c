@@ -33,23 +33,18 @@ static void does_not_hold_back(CUstream first, CUstream second) {
 
 RULE(the_legacy_stream_waits_for_blocking_streams, MANUAL,
      "Work of the legacy stream comes after earlier work of blocking streams.") {
-  CUstream s = new_blocking_stream();
-  holds_back(s, NULL, "stream 0");
-  holds_back(s, CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
-  OK(cuStreamDestroy_v2(s));
+  holds_back(x, NULL, "stream 0");
+  holds_back(x, CU_STREAM_LEGACY, "CU_STREAM_LEGACY");
 }
 
 RULE(blocking_streams_wait_for_the_legacy_stream, MANUAL,
      "Work of blocking streams comes after earlier work of the legacy stream.") {
-  CUstream s = new_blocking_stream();
-  holds_back(NULL, s, "a blocking stream behind stream 0");
-  holds_back(CU_STREAM_LEGACY, s, "a blocking stream behind CU_STREAM_LEGACY");
-  OK(cuStreamDestroy_v2(s));
+  holds_back(NULL, x, "a blocking stream behind stream 0");
+  holds_back(CU_STREAM_LEGACY, x, "a blocking stream behind CU_STREAM_LEGACY");
 }
 
 RULE(a_blocking_stream_made_later_waits_for_the_legacy_stream, MANUAL,
      "A blocking stream that is made while the legacy stream has work comes after it.") {
-  CUdeviceptr m = new_memory(64);
   close_gate(NULL);
   CUstream s = NULL;
   DOES_NOT_WAIT(cuStreamCreate(&s, CU_STREAM_DEFAULT));
@@ -58,32 +53,24 @@ RULE(a_blocking_stream_made_later_waits_for_the_legacy_stream, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(s));
   OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(non_blocking_streams_and_the_legacy_stream_ignore_each_other, MANUAL,
      "A stream of CU_STREAM_NON_BLOCKING is in no order with the legacy stream.") {
-  CUstream s = new_stream();
-  does_not_hold_back(s, NULL);
-  does_not_hold_back(NULL, s);
-  OK(cuStreamDestroy_v2(s));
+  does_not_hold_back(a, NULL);
+  does_not_hold_back(NULL, a);
 }
 
 RULE(
     the_legacy_stream_orders_blocking_streams_through_itself, MANUAL,
     "Work of a blocking stream that is queued after work of the legacy stream comes after that of other blocking streams.") {
-  CUstream a = new_blocking_stream(), b = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
-  close_gate(a);
+  close_gate(x);
   OK(cuMemsetD8Async(m, 1, 64, NULL)); /* waits for a */
-  OK(cuMemsetD8Async(m, 2, 64, b));    /* waits for that */
-  STAYS_PENDING(cuStreamQuery(b));
+  OK(cuMemsetD8Async(m, 2, 64, y));    /* waits for that */
+  STAYS_PENDING(cuStreamQuery(y));
   open_gate();
-  OK(cuStreamSynchronize(b));
+  OK(cuStreamSynchronize(y));
   CHECK(is_filled(m, 2, 64));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(the_legacy_stream_has_two_names, MANUAL, "Stream 0 and CU_STREAM_LEGACY are one stream.") {
@@ -102,10 +89,8 @@ RULE(the_per_thread_stream_is_a_blocking_stream, MANUAL,
 
 RULE(the_per_thread_stream_waits_for_no_other, MANUAL,
      "The per-thread stream is in no order with other blocking streams.") {
-  CUstream s = new_blocking_stream();
-  does_not_hold_back(s, CU_STREAM_PER_THREAD);
-  does_not_hold_back(CU_STREAM_PER_THREAD, s);
-  OK(cuStreamDestroy_v2(s));
+  does_not_hold_back(x, CU_STREAM_PER_THREAD);
+  does_not_hold_back(CU_STREAM_PER_THREAD, x);
 }
 
 static void per_thread_is_ready(void* context) {
@@ -123,8 +108,6 @@ RULE(every_thread_has_a_per_thread_stream_of_its_own, MANUAL,
   close_gate(CU_STREAM_PER_THREAD);
   on_thread(per_thread_is_ready, context);
   STAYS_PENDING(cuStreamQuery(CU_STREAM_PER_THREAD));
-  open_gate();
-  OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
 static void queue_and_leave(void* context) {
@@ -151,49 +134,30 @@ RULE(ptsz_names_mean_the_per_thread_stream, MANUAL,
   OK(cuMemsetD8Async_ptsz(m, 1, 64, NULL));
   OK(cuEventRecord_ptsz(e, NULL));
   DOES_NOT_WAIT(cuEventSynchronize(e));
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
-  OK(cuEventDestroy_v2(e));
 }
 
 RULE(ptds_names_mean_the_per_thread_stream, MANUAL,
      "Functions whose name ends in _ptds work in the per-thread stream, and do not wait for blocking streams.") {
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
   unsigned char bytes[64] = {7};
-  close_gate(s);
+  close_gate(x);
   DOES_NOT_WAIT(cuMemcpyHtoD_v2_ptds(m, bytes, 64));
   OK(cuMemsetD8_v2_ptds(m, 9, 63));
   DOES_NOT_WAIT(cuMemcpyDtoH_v2_ptds(bytes, m, 64));
   CHECK(all_bytes(bytes, 9, 63) && bytes[63] == 0);
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(an_event_on_the_legacy_stream_waits_for_blocking_streams, MANUAL,
      "An event that is recorded in the legacy stream completes after earlier work of blocking streams.") {
-  CUevent e = new_event();
-  CUstream s = new_blocking_stream();
-  close_gate(s);
+  close_gate(x);
   OK(cuEventRecord(e, NULL));
   STAYS_PENDING(cuEventQuery(e));
   open_gate();
   OK(cuEventSynchronize(e));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuEventDestroy_v2(e));
 }
 
 RULE(waiting_for_the_legacy_stream_waits_for_blocking_streams_behind_it, MANUAL,
      "cuStreamSynchronize of the legacy stream waits for work of it that itself waits for blocking streams.") {
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
-  close_gate(s);
+  close_gate(x);
   OK(cuMemsetD8Async(m, 1, 64, NULL));
   WAITS(cuStreamSynchronize(NULL));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }

@@ -37,7 +37,32 @@ static void* find(const char* name) {
     *(void**)&f = p;                        \
     return f args;                          \
   }
+/* These end an object: under another name, so that the functions of that name can note it. */
+#define cuStreamDestroy_v2 raw_cuStreamDestroy_v2
+#define cuEventDestroy_v2 raw_cuEventDestroy_v2
+#define cuMemFree_v2 raw_cuMemFree_v2
+#define cuMemFreeHost raw_cuMemFreeHost
+#define cuGraphDestroy raw_cuGraphDestroy
+#define cuGraphExecDestroy raw_cuGraphExecDestroy
+#define cuMemPoolDestroy raw_cuMemPoolDestroy
 #include "../../../cudasim/src/functions.h"
+#undef cuStreamDestroy_v2
+#undef cuEventDestroy_v2
+#undef cuMemFree_v2
+#undef cuMemFreeHost
+#undef cuGraphDestroy
+#undef cuGraphExecDestroy
+#undef cuMemPoolDestroy
+
+#define END(name, what, type) \
+  CUresult name(type object) { return ended(what, (const void*)object, raw_##name(object)); }
+END(cuStreamDestroy_v2, STREAM, CUstream)
+END(cuEventDestroy_v2, EVENT, CUevent)
+END(cuMemFree_v2, MEMORY, CUdeviceptr)
+END(cuMemFreeHost, PAGE_LOCKED, void*)
+END(cuGraphDestroy, GRAPH, CUgraph)
+END(cuGraphExecDestroy, EXECUTABLE, CUgraphExec)
+END(cuMemPoolDestroy, POOL, CUmemoryPool)
 
 DEFINE(cuGetErrorName, (CUresult error, const char** name), (error, name))
 DEFINE(cuGetErrorString, (CUresult error, const char** text), (error, text))

@@ -4,82 +4,53 @@
 
 RULE(an_event_never_recorded_is_complete, MANUAL,
      "A query of an event that was never recorded, and waits for it by the host and by a stream, succeed at once.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
   IS(cuEventQuery(e), CUDA_SUCCESS);
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
-  IS(cuStreamWaitEvent(s, e, 0), CUDA_SUCCESS);
-  IS(cuStreamSynchronize(s), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
+  IS(cuStreamWaitEvent(a, e, 0), CUDA_SUCCESS);
+  IS(cuStreamSynchronize(a), CUDA_SUCCESS);
 }
 
 RULE(an_event_is_pending_until_its_stream_gets_there, MANUAL,
      "The query of an event is NOT_READY while work before its record is pending, and success after it.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  close_gate(s);
-  OK(cuEventRecord(e, s));
+  close_gate(a);
+  OK(cuEventRecord(e, a));
   STAYS_PENDING(cuEventQuery(e));
   open_gate();
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
   IS(cuEventQuery(e), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(recording_an_event_does_not_wait, MANUAL, "cuEventRecord returns while work of the stream is pending.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  close_gate(s);
-  DOES_NOT_WAIT(cuEventRecord(e, s));
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
+  close_gate(a);
+  DOES_NOT_WAIT(cuEventRecord(e, a));
 }
 
 RULE(synchronizing_an_event_waits, MANUAL, "cuEventSynchronize returns when the work before the record is done.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  close_gate(s);
-  OK(cuEventRecord(e, s));
+  close_gate(a);
+  OK(cuEventRecord(e, a));
   WAITS(cuEventSynchronize(e));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_blocking_sync_event_waits_too, MANUAL,
      "cuEventSynchronize waits for an event of CU_EVENT_BLOCKING_SYNC as well.") {
   CUevent e;
-  CUstream s = new_stream();
   OK(cuEventCreate(&e, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
-  close_gate(s);
-  OK(cuEventRecord(e, s));
+  close_gate(a);
+  OK(cuEventRecord(e, a));
   WAITS(cuEventSynchronize(e));
   OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(an_event_is_not_held_back_by_later_work, MANUAL,
      "An event completes with the work before its record, whatever is queued after it.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  OK(cuEventRecord(e, s));
-  close_gate(s);
+  OK(cuEventRecord(e, a));
+  close_gate(a);
   DOES_NOT_WAIT(cuEventSynchronize(e));
-  STAYS_PENDING(cuStreamQuery(s));
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
+  STAYS_PENDING(cuStreamQuery(a));
 }
 
 RULE(a_stream_waits_for_an_event_and_the_host_does_not, MANUAL,
      "cuStreamWaitEvent returns at once, and later work of the stream comes after the event.") {
-  CUevent e = new_event();
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
   close_gate(a);
   OK(cuMemsetD8Async(m, 2, 64, a));
@@ -90,52 +61,29 @@ RULE(a_stream_waits_for_an_event_and_the_host_does_not, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(b));
   CHECK(is_filled(m, 3, 64));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(a_stream_waits_only_with_work_queued_after, MANUAL,
      "A wait in a stream holds back later work of it, not earlier.") {
-  CUevent e = new_event(), before = new_event();
-  CUstream a = new_stream(), b = new_stream();
   close_gate(a);
   OK(cuEventRecord(e, a));
-  OK(cuEventRecord(before, b));
+  OK(cuEventRecord(f, b));
   OK(cuStreamWaitEvent(b, e, 0));
-  DOES_NOT_WAIT(cuEventSynchronize(before));
-  open_gate();
-  OK(cuStreamSynchronize(a));
-  OK(cuStreamSynchronize(b));
-  OK(cuEventDestroy_v2(e));
-  OK(cuEventDestroy_v2(before));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
+  DOES_NOT_WAIT(cuEventSynchronize(f));
 }
 
 RULE(recording_again_does_not_end_earlier_waits, MANUAL,
      "A wait is for the record of the time of the call: a later record that completes does not end it.") {
-  CUevent e = new_event();
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
   close_gate(a);
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
   OK(cuEventRecord(e, c));
   DOES_NOT_WAIT(cuEventSynchronize(e));
   STAYS_PENDING(cuStreamQuery(b));
-  open_gate();
-  OK(cuStreamSynchronize(b));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuStreamDestroy_v2(c));
 }
 
 RULE(recording_again_does_not_prolong_earlier_waits, MANUAL,
      "A wait is for the record of the time of the call: a later record that is pending does not prolong it.") {
-  CUevent e = new_event();
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
   close_gate(c);
@@ -144,15 +92,9 @@ RULE(recording_again_does_not_prolong_earlier_waits, MANUAL,
   STAYS_PENDING(cuEventQuery(e));
   open_gate();
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuStreamDestroy_v2(c));
 }
 
 RULE(a_wait_takes_the_latest_record, MANUAL, "Query and waits are for the latest record of the event alone.") {
-  CUevent e = new_event();
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
   close_gate(a);
   OK(cuEventRecord(e, a));
   OK(cuEventRecord(e, c));
@@ -162,76 +104,50 @@ RULE(a_wait_takes_the_latest_record, MANUAL, "Query and waits are for the latest
   open_gate();
   OK(cuStreamSynchronize(a));
   IS(cuEventQuery(e), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuStreamDestroy_v2(c));
 }
 
 RULE(a_wait_before_the_first_record_does_nothing, MANUAL,
      "A wait for an event that is recorded later holds nothing back.") {
-  CUevent e = new_event();
-  CUstream a = new_stream(), b = new_stream();
   OK(cuStreamWaitEvent(b, e, 0));
   close_gate(a);
   OK(cuEventRecord(e, a));
   DOES_NOT_WAIT(cuStreamSynchronize(b));
-  open_gate();
-  OK(cuStreamSynchronize(a));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(a_stream_that_waits_for_its_own_event_goes_on, MANUAL, "A stream may wait for an event that was recorded in it.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  OK(cuEventRecord(e, s));
-  OK(cuStreamWaitEvent(s, e, 0));
-  DOES_NOT_WAIT(cuStreamSynchronize(s));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
+  OK(cuEventRecord(e, a));
+  OK(cuStreamWaitEvent(a, e, 0));
+  DOES_NOT_WAIT(cuStreamSynchronize(a));
 }
 
 RULE(a_pending_event_may_be_destroyed, MANUAL,
      "cuEventDestroy of a pending event returns at once, and streams that wait for it still do.") {
-  CUevent e = new_event();
-  CUstream a = new_stream(), b = new_stream();
   close_gate(a);
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
   DOES_NOT_WAIT(cuEventDestroy_v2(e));
   STAYS_PENDING(cuStreamQuery(b));
-  open_gate();
-  OK(cuStreamSynchronize(b));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(an_event_outlives_the_stream_it_was_recorded_in, MANUAL,
      "An event stays pending after its stream was destroyed, until the stream's work is done.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  close_gate(s);
-  OK(cuEventRecord(e, s));
-  DOES_NOT_WAIT(cuStreamDestroy_v2(s));
+  close_gate(a);
+  OK(cuEventRecord(e, a));
+  DOES_NOT_WAIT(cuStreamDestroy_v2(a));
   STAYS_PENDING(cuEventQuery(e));
   open_gate();
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
 }
 
 RULE(null_is_no_event, READING, "Calls with a null event return INVALID_HANDLE.", .alone = true) {
-  CUstream s = new_stream();
   IS(cuEventQuery(NULL), CUDA_ERROR_INVALID_HANDLE);
   IS(cuEventSynchronize(NULL), CUDA_ERROR_INVALID_HANDLE);
-  IS(cuEventRecord(NULL, s), CUDA_ERROR_INVALID_HANDLE);
-  IS(cuStreamWaitEvent(s, NULL, 0), CUDA_ERROR_INVALID_HANDLE);
+  IS(cuEventRecord(NULL, a), CUDA_ERROR_INVALID_HANDLE);
+  IS(cuStreamWaitEvent(a, NULL, 0), CUDA_ERROR_INVALID_HANDLE);
   IS(cuEventDestroy_v2(NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_event_is_refused, READING, "The query of a destroyed event returns INVALID_HANDLE.", .alone = true) {
-  CUevent e = new_event();
   OK(cuEventDestroy_v2(e));
   IS(cuEventQuery(e), CUDA_ERROR_INVALID_HANDLE);
   IS(cuEventSynchronize(e), CUDA_ERROR_INVALID_HANDLE);
@@ -239,31 +155,25 @@ RULE(a_destroyed_event_is_refused, READING, "The query of a destroyed event retu
 
 RULE(a_destroyed_event_is_not_recorded, READING, "The record of a destroyed event returns INVALID_HANDLE.",
      .alone = true) {
-  CUevent e = new_event();
-  CUstream s = new_stream();
   OK(cuEventDestroy_v2(e));
-  IS(cuEventRecord(e, s), CUDA_ERROR_INVALID_HANDLE);
+  IS(cuEventRecord(e, a), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_event_is_not_waited_for, READING, "The wait of a stream for a destroyed event returns INVALID_HANDLE.",
      .alone = true) {
-  CUevent e = new_event();
-  CUstream s = new_stream();
   OK(cuEventDestroy_v2(e));
-  IS(cuStreamWaitEvent(s, e, 0), CUDA_ERROR_INVALID_HANDLE);
+  IS(cuStreamWaitEvent(a, e, 0), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_event_is_not_destroyed_again, READING, "The second cuEventDestroy returns INVALID_HANDLE.",
      .alone = true) {
-  CUevent e = new_event();
   OK(cuEventDestroy_v2(e));
   IS(cuEventDestroy_v2(e), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_stream_is_no_event, READING, "The query of an event that is the handle of a stream returns INVALID_HANDLE.",
      .alone = true) {
-  CUstream s = new_stream();
-  IS(cuEventQuery((CUevent)(void*)s), CUDA_ERROR_INVALID_HANDLE);
+  IS(cuEventQuery((CUevent)(void*)a), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(event_flags_are_checked, MANUAL,
@@ -275,34 +185,24 @@ RULE(event_flags_are_checked, MANUAL,
 }
 
 RULE(wait_flags_are_checked, MANUAL, "Unknown flags of cuStreamWaitEvent are INVALID_VALUE.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  IS(cuStreamWaitEvent(s, e, 0x40), CUDA_ERROR_INVALID_VALUE);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
+  IS(cuStreamWaitEvent(a, e, 0x40), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(external_flags_are_for_captures, READING,
      "Records and waits with the flag EXTERNAL are INVALID_VALUE in a stream that does not capture.") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
-  IS(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
-  IS(cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
-  OK(cuStreamSynchronize(s));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
+  IS(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+  IS(cuStreamWaitEvent(a, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(elapsed_time_is_measured, MANUAL, "The time between two records includes the work between them.") {
   CUevent a, b;
-  CUstream s = new_stream();
   float ms = -1;
   OK(cuEventCreate(&a, CU_EVENT_DEFAULT));
   OK(cuEventCreate(&b, CU_EVENT_DEFAULT));
-  OK(cuEventRecord(a, s));
+  OK(cuEventRecord(a, c));
   OK(cuEventSynchronize(a));
-  close_gate(s);
-  OK(cuEventRecord(b, s));
+  close_gate(c);
+  OK(cuEventRecord(b, c));
   nap(60);
   open_gate();
   OK(cuEventSynchronize(b));
@@ -311,63 +211,52 @@ RULE(elapsed_time_is_measured, MANUAL, "The time between two records includes th
   CHECK(ms < 20000);
   OK(cuEventDestroy_v2(a));
   OK(cuEventDestroy_v2(b));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(elapsed_time_needs_two_records, MANUAL,
      "cuEventElapsedTime is INVALID_HANDLE if an event was not recorded, and NOT_READY if one is pending.") {
   CUevent a, b;
-  CUstream s = new_stream();
   float ms;
   OK(cuEventCreate(&a, CU_EVENT_DEFAULT));
   OK(cuEventCreate(&b, CU_EVENT_DEFAULT));
-  OK(cuEventRecord(a, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuEventRecord(a, c));
+  OK(cuStreamSynchronize(c));
   IS(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_INVALID_HANDLE);
-  close_gate(s);
-  OK(cuEventRecord(b, s));
+  close_gate(c);
+  OK(cuEventRecord(b, c));
   IS(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
   open_gate();
   OK(cuEventSynchronize(b));
   IS(cuEventElapsedTime(&ms, a, b), CUDA_SUCCESS);
   OK(cuEventDestroy_v2(a));
   OK(cuEventDestroy_v2(b));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(elapsed_time_needs_events_with_timing, MANUAL,
      "cuEventElapsedTime is INVALID_HANDLE if an event was made with CU_EVENT_DISABLE_TIMING.") {
-  CUevent a, untimed = new_event();
-  CUstream s = new_stream();
+  CUevent a;
   float ms;
   OK(cuEventCreate(&a, CU_EVENT_DEFAULT));
-  OK(cuEventRecord(a, s));
-  OK(cuEventRecord(untimed, s));
-  OK(cuStreamSynchronize(s));
-  IS(cuEventElapsedTime(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
+  OK(cuEventRecord(a, b));
+  OK(cuEventRecord(e, b));
+  OK(cuStreamSynchronize(b));
+  IS(cuEventElapsedTime(&ms, a, e), CUDA_ERROR_INVALID_HANDLE);
   OK(cuEventDestroy_v2(a));
-  OK(cuEventDestroy_v2(untimed));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(an_event_is_recorded_in_its_own_context_only, MANUAL,
      "cuEventRecord is INVALID_HANDLE if event and stream are of different contexts.", .needs = TWO) {
   CUcontext a = use(0);
-  CUevent e = new_event();
   use(1);
   CUstream s = new_stream();
   IS(cuEventRecord(e, s), CUDA_ERROR_INVALID_HANDLE);
   OK(cuCtxSetCurrent(a));
   IS(cuEventRecord(e, s), CUDA_ERROR_INVALID_HANDLE);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_stream_waits_for_an_event_of_another_device, MANUAL,
      "cuStreamWaitEvent takes an event of another context or device.", .needs = TWO) {
   CUcontext first = use(0);
-  CUevent e = new_event();
-  CUstream a = new_stream();
   close_gate(a);
   OK(cuEventRecord(e, a));
   use(1);
@@ -380,6 +269,4 @@ RULE(a_stream_waits_for_an_event_of_another_device, MANUAL,
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
   OK(cuStreamDestroy_v2(b));
   OK(cuCtxSetCurrent(first));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuEventDestroy_v2(e));
 }

@@ -40,14 +40,12 @@ static void end_all(CUgraphExec exec, CUdeviceptr m, CUstream a, CUstream b) {
 
 RULE(instantiation_does_nothing_of_the_work, MANUAL,
      "cuGraphInstantiateWithFlags makes an executable graph and does none of its work.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
   CUgraphExec exec = setting(m, 2, 64);
   CHECK(exec != NULL);
   OK(cuCtxSynchronize());
   CHECK(is_filled(m, 1, 64));
-  end_all(exec, m, s, NULL);
+  end_all(exec, m, a, NULL);
 }
 
 RULE(
@@ -73,7 +71,6 @@ RULE(an_upload_at_instantiation_needs_a_stream, READING,
 
 RULE(older_functions_instantiate, MANUAL, "cuGraphInstantiate of CUDA 10 and of 11 have room for an error.") {
   CUstream s = capturing(RELAXED);
-  CUdeviceptr m = new_memory(64);
   CUgraphExec first = NULL, second = NULL;
   CUgraphNode node = NULL;
   char log[64] = "";
@@ -94,7 +91,6 @@ RULE(older_functions_instantiate, MANUAL, "cuGraphInstantiate of CUDA 10 and of 
 RULE(instantiation_with_parameters_tells_its_result, MANUAL,
      "cuGraphInstantiateWithParams writes its result to the parameters, and uploads to their stream if asked.") {
   CUstream s = capturing(RELAXED);
-  CUdeviceptr m = new_memory(64);
   CUgraphExec exec = NULL;
   OK(cuMemsetD8Async(m, 2, 64, s));
   CUgraph graph = end(s);
@@ -122,55 +118,47 @@ RULE(a_graph_is_not_instantiated_during_its_capture, READING,
 
 RULE(each_launch_does_the_work, READING,
      "Each cuGraphLaunch does the work anew, also of a graph that was destroyed after its instantiation.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting(m, 2, 64);
   for (int i = 0; i < 3; i++) {
     fill(m, 1, 64);
-    OK(cuGraphLaunch(exec, s));
-    OK(cuStreamSynchronize(s));
+    OK(cuGraphLaunch(exec, a));
+    OK(cuStreamSynchronize(a));
     CHECK(is_filled(m, 2, 64));
   }
-  end_all(exec, m, s, NULL);
+  end_all(exec, m, a, NULL);
 }
 
 RULE(a_launch_comes_after_earlier_work_of_its_stream, MANUAL,
      "cuGraphLaunch returns at once, and is ordered behind previous work of its stream.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
   CUgraphExec exec = setting(m, 2, 64);
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 3, 64, s));
-  DOES_NOT_WAIT(cuGraphLaunch(exec, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 3, 64, a));
+  DOES_NOT_WAIT(cuGraphLaunch(exec, a));
+  STAYS_PENDING(cuStreamQuery(a));
   CHECK(is_filled(m, 1, 64));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 2, 64));
-  end_all(exec, m, s, NULL);
+  end_all(exec, m, a, NULL);
 }
 
 RULE(later_work_of_the_stream_comes_after_a_launch, MANUAL,
      "Work queued behind a launch is done after all of the graph.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
   CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
-  OK(cuGraphLaunch(exec, s));
-  OK(cuMemsetD8Async(m, 3, 32, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  OK(cuGraphLaunch(exec, a));
+  OK(cuMemsetD8Async(m, 3, 32, a));
+  STAYS_PENDING(cuStreamQuery(a));
   CHECK(is_filled(m, 1, 64));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
-  end_all(exec, m, s, NULL);
+  end_all(exec, m, a, NULL);
 }
 
 RULE(launches_of_an_executable_graph_come_one_after_the_other, MANUAL,
      "A launch is ordered behind previous launches of the same executable graph, in other streams too.") {
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
   OK(cuGraphLaunch(exec, a));
   OK(cuGraphLaunch(exec, b));
@@ -185,8 +173,6 @@ RULE(launches_of_an_executable_graph_come_one_after_the_other, MANUAL,
 
 RULE(an_upload_is_ordered_behind_launches, MANUAL,
      "cuGraphUpload does none of the work, and is ordered behind previous launches of the executable graph.") {
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
   CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
   DOES_NOT_WAIT(cuGraphUpload(exec, b));
@@ -203,24 +189,20 @@ RULE(an_upload_is_ordered_behind_launches, MANUAL,
 
 RULE(a_launch_in_the_legacy_stream_follows_its_rule, MANUAL,
      "A launch in the legacy stream comes after earlier work of blocking streams, and before their later work.") {
-  CUstream blocking = new_blocking_stream(), other = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
   CUgraphExec exec = setting(m, 2, 64);
-  close_gate(blocking);
+  close_gate(x);
   OK(cuGraphLaunch(exec, NULL));
-  OK(cuMemsetD8Async(m, 3, 32, other));
-  STAYS_PENDING(cuStreamQuery(other));
+  OK(cuMemsetD8Async(m, 3, 32, y));
+  STAYS_PENDING(cuStreamQuery(y));
   CHECK(is_filled(m, 1, 64));
   open_gate();
-  OK(cuStreamSynchronize(other));
+  OK(cuStreamSynchronize(y));
   CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
-  end_all(exec, m, blocking, other);
+  end_all(exec, m, x, y);
 }
 
 RULE(a_launch_in_the_per_thread_stream, MANUAL, "Stream 0 of cuGraphLaunch_ptsz is the per-thread stream.") {
-  CUdeviceptr m = new_memory(64);
-  CUstream s = new_stream();
   fill(m, 1, 64);
   CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
   OK(cuGraphLaunch_ptsz(exec, NULL));
@@ -228,46 +210,39 @@ RULE(a_launch_in_the_per_thread_stream, MANUAL, "Stream 0 of cuGraphLaunch_ptsz 
   open_gate();
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
   CHECK(is_filled(m, 2, 64));
-  end_all(exec, m, s, NULL);
+  end_all(exec, m, a, NULL);
 }
 
 RULE(a_graph_without_nodes_is_launched, READING, "The launch of an empty graph has its place in the stream.") {
   CUgraph graph = NULL;
-  CUstream s = new_stream();
   OK(cuGraphCreate(&graph, 0));
   CUgraphExec exec = instantiate(graph);
-  close_gate(s);
-  OK(cuGraphLaunch(exec, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  close_gate(a);
+  OK(cuGraphLaunch(exec, a));
+  STAYS_PENDING(cuStreamQuery(a));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   OK(cuGraphExecDestroy(exec));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(an_executable_graph_in_flight_completes, MANUAL,
      "cuGraphExecDestroy does not terminate launches that are in flight.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
   fill(m, 1, 64);
-  OK(cuGraphLaunch(exec, s));
+  OK(cuGraphLaunch(exec, a));
   DOES_NOT_WAIT(cuGraphExecDestroy(exec));
-  STAYS_PENDING(cuStreamQuery(s));
+  STAYS_PENDING(cuStreamQuery(a));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 2, 64));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_destroyed_executable_graph_is_refused, READING,
      "Launch, upload and a second destruction of a destroyed executable graph are INVALID_VALUE.", .alone = true) {
-  CUstream s = new_stream();
   CUgraphExec exec = executable(capturing(RELAXED));
   OK(cuGraphExecDestroy(exec));
-  IS(cuGraphLaunch(exec, s), CUDA_ERROR_INVALID_VALUE);
-  IS(cuGraphUpload(exec, s), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphLaunch(exec, a), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphUpload(exec, a), CUDA_ERROR_INVALID_VALUE);
   IS(cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -285,16 +260,11 @@ RULE(a_host_function_of_a_graph_is_called_at_each_launch, MANUAL,
   OK(cuStreamSynchronize(s));
   SAME(calls, 3);
   OK(cuGraphExecDestroy(exec));
-  OK(cuStreamDestroy_v2(s));
 }
 
 /* In a, what follows the fork comes after what b does. */
 RULE(nodes_come_after_those_that_they_depend_on, MANUAL,
      "Work of a capture of two streams is done in the order of their events.") {
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(128);
-  unsigned char* p = new_pinned(128);
   fill(m, 1, 128);
   OK(cuStreamBeginCapture_v2(a, RELAXED));
   OK(cuEventRecord(e, a));
@@ -350,32 +320,28 @@ RULE(a_graph_works_on_two_devices, MANUAL, "A graph has work of streams of sever
 
 RULE(a_graph_copies_what_memory_holds_at_its_launch, READING,
      "A captured copy of pageable or page-locked memory reads it when the graph is done, and not at the capture.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(128);
-  unsigned char *pinned = new_pinned(64), *pageable = new_pages(4096), *to = new_pages(4096);
-  memset(pinned, 1, 64);
+  unsigned char *pageable = new_pages(4096), *to = new_pages(4096);
+  memset(p, 1, 64);
   memset(pageable, 1, 64);
-  OK(cuStreamBeginCapture_v2(s, RELAXED));
-  OK(cuMemcpyHtoDAsync_v2(m, pinned, 64, s));
-  OK(cuMemcpyHtoDAsync_v2(m + 64, pageable, 64, s));
-  OK(cuMemcpyDtoHAsync_v2(to, m, 128, s));
-  CUgraphExec exec = executable(s);
+  OK(cuStreamBeginCapture_v2(a, RELAXED));
+  OK(cuMemcpyHtoDAsync_v2(m, p, 64, a));
+  OK(cuMemcpyHtoDAsync_v2(m + 64, pageable, 64, a));
+  OK(cuMemcpyDtoHAsync_v2(to, m, 128, a));
+  CUgraphExec exec = executable(a);
   for (unsigned char i = 2; i < 4; i++) {
-    memset(pinned, i, 64);
+    memset(p, i, 64);
     memset(pageable, i, 64);
-    OK(cuGraphLaunch(exec, s));
-    OK(cuStreamSynchronize(s));
+    OK(cuGraphLaunch(exec, a));
+    OK(cuStreamSynchronize(a));
     CHECK(all_bytes(to, i, 128));
   }
-  OK(cuMemFreeHost(pinned));
-  end_all(exec, m, s, NULL);
+  OK(cuMemFreeHost(p));
+  end_all(exec, m, a, NULL);
 }
 
 RULE(a_graph_records_an_event, MANUAL,
      "A record with the flag EXTERNAL in a capture records the event when the graph is launched.") {
-  CUstream s = capturing(RELAXED), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(64);
+  CUstream s = capturing(RELAXED);
   close_gate(s);
   OK(cuMemsetD8Async(m, 2, 64, s));
   OK(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
@@ -396,9 +362,7 @@ RULE(a_graph_records_an_event, MANUAL,
 
 RULE(a_graph_waits_for_an_event, MANUAL,
      "A wait with the flag EXTERNAL in a capture waits, at each launch, for the latest record of the event.") {
-  CUstream s = capturing(RELAXED), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(64);
+  CUstream s = capturing(RELAXED);
   OK(cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL));
   OK(cuMemsetD8Async(m, 2, 64, s));
   CUgraphExec exec = executable(s);

@@ -12,11 +12,21 @@ enum { STAGE = 1 << 16 };
 static unsigned char* stage;
 
 void make_stage(void) {
-  if (stage == NULL) stage = new_pinned(STAGE);
+  if (stage != NULL) return;
+  stage = new_pinned(STAGE);
+  ended(PAGE_LOCKED, stage, CUDA_SUCCESS); /* it stays */
+}
+
+static CUcontext contexts[64];
+
+bool is_used(int ordinal) { return contexts[ordinal] != NULL; }
+
+void reset(int ordinal) {
+  OK(cuDevicePrimaryCtxReset_v2(ordinal));
+  contexts[ordinal] = NULL;
 }
 
 CUcontext use(int ordinal) {
-  static CUcontext contexts[64];
   if (contexts[ordinal] == NULL) {
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&contexts[ordinal], ordinal));
@@ -28,33 +38,55 @@ CUcontext use(int ordinal) {
 static CUstream make_stream(unsigned flags) {
   CUstream stream = NULL;
   OK(cuStreamCreate(&stream, flags));
+  made(STREAM, stream);
   return stream;
 }
 
 CUstream new_stream(void) { return make_stream(CU_STREAM_NON_BLOCKING); }
 CUstream new_blocking_stream(void) { return make_stream(CU_STREAM_DEFAULT); }
 
-CUevent new_event(void) {
+static CUevent make_event(unsigned flags) {
   CUevent event = NULL;
-  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  OK(cuEventCreate(&event, flags));
+  made(EVENT, event);
   return event;
 }
+
+CUevent new_event(void) { return make_event(CU_EVENT_DISABLE_TIMING); }
+CUevent new_timed_event(void) { return make_event(CU_EVENT_DEFAULT); }
 
 CUdeviceptr new_memory(size_t size) {
   CUdeviceptr memory = 0;
   OK(cuMemAlloc_v2(&memory, size));
+  made(MEMORY, (void*)memory);
   return memory;
 }
 
 CUdeviceptr new_managed(size_t size) {
   CUdeviceptr memory = 0;
   OK(cuMemAllocManaged(&memory, size, CU_MEM_ATTACH_GLOBAL));
+  made(MEMORY, (void*)memory);
   return memory;
+}
+
+CUdeviceptr allocate(size_t size, CUstream stream) {
+  CUdeviceptr memory = 0;
+  OK(cuMemAllocAsync(&memory, size, stream));
+  return memory;
+}
+
+CUmemoryPool new_pool(CUmemLocation where, int type) {
+  CUmemoryPool pool = NULL;
+  CUmemPoolProps props = {.allocType = type, .location = where};
+  OK(cuMemPoolCreate(&pool, &props));
+  made(POOL, pool);
+  return pool;
 }
 
 unsigned char* new_pinned(size_t size) {
   void* memory = NULL;
   OK(cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE));
+  made(PAGE_LOCKED, memory);
   return memory;
 }
 

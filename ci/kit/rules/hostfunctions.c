@@ -29,64 +29,52 @@ static void look_with_status(CUstream stream, CUresult status, void* data) {
 
 RULE(a_host_function_is_between_work_before_and_after_it, MANUAL,
      "A host function runs after earlier work of its stream and before later work of it.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   struct seen seen = {.p = new_pinned(64)};
-  OK(cuMemsetD8Async(m, 5, 64, s));
-  OK(cuMemcpyDtoHAsync_v2(seen.p, m, 64, s));
-  OK(cuLaunchHostFunc(s, look, &seen));
-  OK(cuMemcpyHtoDAsync_v2(m, seen.p, 1, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(m, 5, 64, a));
+  OK(cuMemcpyDtoHAsync_v2(seen.p, m, 64, a));
+  OK(cuLaunchHostFunc(a, look, &seen));
+  OK(cuMemcpyHtoDAsync_v2(m, seen.p, 1, a));
+  OK(cuStreamSynchronize(a));
   CHECK(seen.called);
   SAME(seen.value, 5);
   CHECK(!pthread_equal(seen.thread, pthread_self()));
   CHECK(is_filled(m, 99, 1));
   OK(cuMemFreeHost(seen.p));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_host_function_holds_its_stream_back, MANUAL,
      "Work after a host function waits until the function has returned.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   fill(m, 1, 64);
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  STAYS_PENDING(cuStreamQuery(a));
   CHECK(is_filled(m, 1, 64));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 2, 64));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(queueing_a_host_function_does_not_wait, MANUAL, "cuLaunchHostFunc returns while work of the stream is pending.") {
-  CUstream s = new_stream();
   static unsigned char byte;
   struct seen seen = {.p = &byte};
-  close_gate(s);
-  DOES_NOT_WAIT(cuLaunchHostFunc(s, look, &seen));
+  close_gate(a);
+  DOES_NOT_WAIT(cuLaunchHostFunc(a, look, &seen));
   STAYS(!seen.called);
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(seen.called);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_stream_callback_gets_stream_and_status, MANUAL,
      "A callback of cuStreamAddCallback gets the stream and its status.") {
-  CUstream s = new_stream();
   unsigned char byte = 3;
   struct seen seen = {.p = &byte, .status = CUDA_ERROR_UNKNOWN};
-  OK(cuStreamAddCallback(s, look_with_status, &seen, 0));
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamAddCallback(a, look_with_status, &seen, 0));
+  OK(cuStreamSynchronize(a));
   CHECK(seen.called && seen.value == 3);
-  CHECK(seen.stream == s);
+  CHECK(seen.stream == a);
   SAME(seen.status, CUDA_SUCCESS);
-  IS(cuStreamAddCallback(s, look_with_status, &seen, 1), CUDA_ERROR_INVALID_VALUE);
-  OK(cuStreamDestroy_v2(s));
+  IS(cuStreamAddCallback(a, look_with_status, &seen, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(a_host_function_must_be_given, READING,

@@ -60,33 +60,28 @@ RULE(a_handle_is_of_the_whole_allocation, READING,
 RULE(memory_may_be_exported_while_it_is_in_use, READING,
      "cuIpcGetMemHandle of memory that a stream writes loses no bytes.", .needs = IPC) {
   const size_t size = 16 << 20;
-  CUstream s = new_stream();
   for (int i = 0; i < 4; i++) {
     CUdeviceptr m = new_memory(size);
-    OK(cuMemsetD16Async(m, (unsigned short)(i * 257), size / 2, s)); /* slower than a copy of it */
+    OK(cuMemsetD16Async(m, (unsigned short)(i * 257), size / 2, b)); /* slower than a copy of it */
     nap(1);                                                          /* so that it has begun */
     handle_of(m);
-    OK(cuStreamSynchronize(s));
+    OK(cuStreamSynchronize(b));
     CHECK(is_filled(m, (unsigned char)i, size));
     OK(cuMemFree_v2(m));
   }
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(pending_work_does_not_hold_up_an_export, READING, "cuIpcGetMemHandle returns while work on the memory is pending.",
      .needs = IPC) {
   CUipcMemHandle h;
-  CUstream s = new_stream();
   CUdeviceptr m = new_memory(4096);
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 7, 4096, s));
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 7, 4096, a));
   DOES_NOT_WAIT(cuIpcGetMemHandle(&h, m));
-  STAYS_PENDING(cuStreamQuery(s));
+  STAYS_PENDING(cuStreamQuery(a));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 7, 4096));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 /* Hands the memory to another process, which runs the rule's function peer. */
@@ -289,10 +284,6 @@ static bool capable(CUdeviceptr m) {
 
 RULE(memory_tells_whether_it_can_be_exported, MANUAL,
      "IS_LEGACY_CUDA_IPC_CAPABLE is true of memory of cuMemAlloc, and not of page-locked memory.", .needs = IPC) {
-  CUdeviceptr m = new_memory(64);
-  unsigned char* pinned = new_pinned(64);
   CHECK(capable(m));
-  CHECK(!capable(address(pinned)));
-  OK(cuMemFreeHost(pinned));
-  OK(cuMemFree_v2(m));
+  CHECK(!capable(address(p)));
 }

@@ -60,9 +60,6 @@ RULE(a_fork_without_work_need_not_be_joined, READING,
 
 RULE(work_after_a_join_depends_on_both_streams, MANUAL,
      "After a wait in a capture, the next work of the stream comes after that of both streams.") {
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(64);
   OK(cuStreamBeginCapture_v2(a, GLOBAL));
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
@@ -73,17 +70,10 @@ RULE(work_after_a_join_depends_on_both_streams, MANUAL,
   OK(cuStreamWaitEvent(a, e, 0));
   SAME(dependencies_of(a), 2);
   end_active(a);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(work_queued_in_a_fork_after_its_join_is_not_joined, MANUAL,
      "Work of a fork that comes after its join is UNJOINED.") {
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(64);
   CUgraph graph;
   OK(cuStreamBeginCapture_v2(a, GLOBAL));
   OK(cuEventRecord(e, a));
@@ -93,16 +83,11 @@ RULE(work_queued_in_a_fork_after_its_join_is_not_joined, MANUAL,
   OK(cuStreamWaitEvent(a, e, 0));
   OK(cuMemsetD8Async(m, 3, 64, b));
   IS(cuStreamEndCapture(a, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(a_capture_is_ended_where_it_began, MANUAL,
      "cuStreamEndCapture of a stream that joined is UNMATCHED, and invalidates it.") {
-  CUstream a = capturing(GLOBAL), b = new_stream();
-  CUevent e = new_event();
+  CUstream a = capturing(GLOBAL);
   CUgraph graph = (CUgraph)(void*)a;
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
@@ -110,9 +95,6 @@ RULE(a_capture_is_ended_where_it_began, MANUAL,
   CHECK(graph == NULL);
   end_invalidated(a);
   SAME(status(b), NONE);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(a_stream_of_another_device_joins_a_capture, MANUAL, "A stream of another device may join a capture.",
@@ -126,15 +108,10 @@ RULE(a_stream_of_another_device_joins_a_capture, MANUAL, "A stream of another de
   IS(cuStreamWaitEvent(far, e, 0), CUDA_SUCCESS);
   SAME(status(far), ACTIVE);
   OK(cuGraphDestroy(end(s)));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(far));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_capture_cannot_depend_on_work_outside_of_it, MANUAL,
      "A wait in a capture for an event that was recorded outside of it is ISOLATION, complete or not.") {
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
   OK(cuEventRecord(e, b));
   OK(cuEventSynchronize(e));
   OK(cuStreamBeginCapture_v2(a, GLOBAL));
@@ -144,54 +121,38 @@ RULE(a_capture_cannot_depend_on_work_outside_of_it, MANUAL,
   OK(cuStreamBeginCapture_v2(a, GLOBAL));
   IS(cuStreamWaitEvent(a, e, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   end_invalidated(a);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(a_capture_may_wait_for_an_event_never_recorded, READING,
      "A wait in a capture for an event never recorded does nothing.") {
   CUstream s = capturing(GLOBAL);
-  CUevent never = new_event();
-  IS(cuStreamWaitEvent(s, never, 0), CUDA_SUCCESS);
+  IS(cuStreamWaitEvent(s, e, 0), CUDA_SUCCESS);
   end_active(s);
-  OK(cuEventDestroy_v2(never));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(two_captures_cannot_be_merged, MANUAL,
      "A wait in one capture for an event of another is MERGE, and invalidates both.") {
   CUstream a = capturing(GLOBAL), b = capturing(GLOBAL);
-  CUevent e = new_event();
   OK(cuEventRecord(e, a));
   IS(cuStreamWaitEvent(b, e, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
   end_invalidated(a);
   end_invalidated(b);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(a_captured_event_is_not_queried, MANUAL,
      "cuEventQuery of an event of a capture is CAPTURED_EVENT, and invalidates it.") {
-  CUevent e = new_event();
   CUstream s = capturing(RELAXED);
   OK(cuEventRecord(e, s));
   IS(cuEventQuery(e), CUDA_ERROR_CAPTURED_EVENT);
   end_invalidated(s);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuEventDestroy_v2(e));
 }
 
 RULE(a_captured_event_is_not_waited_for, MANUAL,
      "cuEventSynchronize of an event of a capture is CAPTURED_EVENT, and invalidates it.") {
-  CUevent e = new_event();
   CUstream s = capturing(RELAXED);
   OK(cuEventRecord(e, s));
   IS(cuEventSynchronize(e), CUDA_ERROR_CAPTURED_EVENT);
   end_invalidated(s);
-  OK(cuStreamDestroy_v2(s));
-  OK(cuEventDestroy_v2(e));
 }
 
 RULE(a_captured_event_has_no_time, MANUAL,
@@ -206,52 +167,42 @@ RULE(a_captured_event_has_no_time, MANUAL,
   OK(cuEventRecord(e, s));
   IS(cuEventElapsedTime(&ms, timed, e), CUDA_ERROR_CAPTURED_EVENT);
   end_invalidated(s);
-  OK(cuStreamDestroy_v2(s));
   OK(cuEventDestroy_v2(e));
   OK(cuEventDestroy_v2(timed));
 }
 
 RULE(an_event_of_an_ended_capture_is_still_captured, READING,
      "Query of, and a wait for, an event of a capture that has ended are CAPTURED_EVENT.") {
-  CUstream s = capturing(GLOBAL), b = new_stream();
-  CUevent e = new_event();
+  CUstream s = capturing(GLOBAL);
   OK(cuEventRecord(e, s));
   OK(cuGraphDestroy(end(s)));
   IS(cuEventQuery(e), CUDA_ERROR_CAPTURED_EVENT);
   IS(cuStreamWaitEvent(b, e, 0), CUDA_ERROR_CAPTURED_EVENT);
   OK(cuEventRecord(e, b)); /* and then it is an event like any other */
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(an_event_of_an_ended_capture_is_not_waited_for_in_another, READING,
      "A wait in a capture for an event of a capture that has ended is CAPTURED_EVENT, and invalidates it.") {
   CUstream s = capturing(GLOBAL);
-  CUevent e = new_event();
   OK(cuEventRecord(e, s));
   OK(cuGraphDestroy(end(s)));
   OK(cuStreamBeginCapture_v2(s, GLOBAL));
   IS(cuStreamWaitEvent(s, e, 0), CUDA_ERROR_CAPTURED_EVENT);
   end_invalidated(s);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(external_records_and_waits_are_nodes, MANUAL,
      "Records and waits with the flag EXTERNAL are nodes of the graph, and the event is no event of the capture.") {
-  CUstream s = new_stream();
-  CUevent e = new_event();
   CUgraphNode nodes[2] = {NULL};
   size_t count = 2;
   int first = -1, second = -1;
-  OK(cuEventRecord(e, s));
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamBeginCapture_v2(s, GLOBAL));
-  OK(cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL));
-  OK(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
-  CUgraph graph = end(s);
+  OK(cuEventRecord(e, a));
+  OK(cuStreamSynchronize(a));
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
+  OK(cuStreamWaitEvent(a, e, CU_EVENT_WAIT_EXTERNAL));
+  OK(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL));
+  CUgraph graph = end(a);
   OK(cuGraphGetNodes(graph, nodes, &count));
   SAME(count, 2);
   OK(cuGraphNodeGetType(nodes[0], &first));
@@ -260,6 +211,4 @@ RULE(external_records_and_waits_are_nodes, MANUAL,
   SAME(second, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
   IS(cuEventQuery(e), CUDA_SUCCESS);
   OK(cuGraphDestroy(graph));
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
 }

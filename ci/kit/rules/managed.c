@@ -11,7 +11,6 @@ RULE(managed_memory_belongs_to_host_and_device, MANUAL, "Host and device write m
   OK(cuMemsetD8_v2(m + 100, 2, 100));
   OK(cuCtxSynchronize());
   CHECK(host(m)[99] == 1 && all_bytes(host(m) + 100, 2, 100) && host(m)[200] == 1);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(managed_allocations_are_checked, MANUAL,
@@ -25,27 +24,19 @@ RULE(managed_allocations_are_checked, MANUAL,
 RULE(managed_memory_may_be_prefetched, MANUAL,
      "cuMemPrefetchAsync moves managed memory to a device and back to the host.", .needs = MANAGED | CONCURRENT) {
   CUdeviceptr m = new_managed(1 << 20);
-  CUstream s = new_stream();
   memset(host(m), 7, 1 << 20);
-  IS(cuMemPrefetchAsync(m, 1 << 20, 0, s), CUDA_SUCCESS);
-  IS(cuMemPrefetchAsync(m, 1 << 20, CU_DEVICE_CPU, s), CUDA_SUCCESS);
-  OK(cuStreamSynchronize(s));
+  IS(cuMemPrefetchAsync(m, 1 << 20, 0, a), CUDA_SUCCESS);
+  IS(cuMemPrefetchAsync(m, 1 << 20, CU_DEVICE_CPU, a), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes(host(m), 7, 1 << 20));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(prefetching_does_not_wait, MANUAL, "cuMemPrefetchAsync returns while work of the stream is pending.",
      .needs = MANAGED | CONCURRENT) {
   CUdeviceptr m = new_managed(1 << 20);
-  CUstream s = new_stream();
-  close_gate(s);
-  DOES_NOT_WAIT(cuMemPrefetchAsync(m, 1 << 20, 0, s));
-  STAYS_PENDING(cuStreamQuery(s));
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
+  close_gate(a);
+  DOES_NOT_WAIT(cuMemPrefetchAsync(m, 1 << 20, 0, a));
+  STAYS_PENDING(cuStreamQuery(a));
 }
 
 RULE(managed_memory_may_be_advised_on, MANUAL, "cuMemAdvise takes a preferred location of managed memory.",
@@ -54,37 +45,25 @@ RULE(managed_memory_may_be_advised_on, MANUAL, "cuMemAdvise takes a preferred lo
   IS(cuMemAdvise(m, 1 << 20, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0), CUDA_SUCCESS);
   IS(cuMemAdvise(m, 1 << 20, CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_SUCCESS);
   IS(cuMemAdvise(m, 1 << 20, CU_MEM_ADVISE_UNSET_READ_MOSTLY, 0), CUDA_SUCCESS);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(device_memory_is_not_prefetched, MANUAL, "cuMemPrefetchAsync of device memory is INVALID_VALUE.",
      .needs = MANAGED | CONCURRENT) {
   CUdeviceptr m = new_memory(4096);
-  CUstream s = new_stream();
-  IS(cuMemPrefetchAsync(m, 4096, 0, s), CUDA_ERROR_INVALID_VALUE);
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
+  IS(cuMemPrefetchAsync(m, 4096, 0, a), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(a_device_that_is_not_there_gets_no_prefetch, MANUAL, "cuMemPrefetchAsync to an unknown device is INVALID_DEVICE.",
      .needs = MANAGED | CONCURRENT) {
   CUdeviceptr m = new_managed(4096);
-  CUstream s = new_stream();
-  IS(cuMemPrefetchAsync(m, 4096, 77, s), CUDA_ERROR_INVALID_DEVICE);
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
+  IS(cuMemPrefetchAsync(m, 4096, 77, a), CUDA_ERROR_INVALID_DEVICE);
 }
 
 RULE(freeing_managed_memory_waits_for_queued_work, READING, "cuMemFree of managed memory waits for work of the device.",
      .needs = MANAGED) {
   CUdeviceptr m = new_managed(4096);
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(a);
   WAITS(cuMemFree_v2(m));
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(the_host_waits_for_fills_of_managed_memory, READING,
@@ -92,7 +71,6 @@ RULE(the_host_waits_for_fills_of_managed_memory, READING,
   CUdeviceptr m = new_managed(16 << 20);
   OK(cuMemsetD8_v2(m, 7, 16 << 20));
   CHECK(all_bytes(host(m) + (16 << 20) - 4096, 7, 4096));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(freed_managed_memory_is_not_the_host_s, READING, "The host cannot read managed memory that was freed.",

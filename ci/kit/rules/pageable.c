@@ -26,19 +26,15 @@ RULE(a_large_pageable_source_may_be_reused_at_once, MANUAL,
 
 RULE(a_pageable_source_is_read_before_the_stream_gets_there, READING,
      "An asynchronous copy of 64 bytes of pageable memory returns while the stream is held back, and has read them.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   unsigned char bytes[64];
   memset(bytes, 1, 64);
-  close_gate(s);
-  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(m, bytes, 64, s));
+  close_gate(a);
+  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(m, bytes, 64, a));
   memset(bytes, 2, 64);
-  STAYS_PENDING(cuStreamQuery(s));
+  STAYS_PENDING(cuStreamQuery(a));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 1, 64));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 static void check_destination(size_t size) {
@@ -66,15 +62,11 @@ RULE(a_large_pageable_destination_is_written_on_return, MANUAL,
 
 RULE(copies_between_host_memories_wait, MANUAL,
      "An asynchronous copy from page-locked to pageable memory returns when it is done.") {
-  CUstream s = new_stream();
-  unsigned char *p = new_pinned(64), *q = new_pages(4096);
+  unsigned char* q = new_pages(4096);
   memset(p, 8, 64);
-  close_gate(s);
-  WAITS(cuMemcpyAsync(address(q), address(p), 64, s));
+  close_gate(a);
+  WAITS(cuMemcpyAsync(address(q), address(p), 64, a));
   CHECK(all_bytes(q, 8, 64));
-  OK(cuStreamSynchronize(s));
-  OK(cuMemFreeHost(p));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_synchronous_copy_has_read_its_pageable_source, MANUAL,
@@ -87,36 +79,28 @@ RULE(a_synchronous_copy_has_read_its_pageable_source, MANUAL,
   memset(p, 2, size);
   OK(cuMemcpyDtoH_v2(q, m, size));
   CHECK(all_bytes(q, 1, size));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(a_synchronous_pageable_copy_comes_after_blocking_streams, MANUAL,
      "cuMemcpyHtoD of pageable memory waits for earlier work of blocking streams before it begins.") {
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
   unsigned char bytes[64];
   memset(bytes, 1, 64);
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 2, 64, s));
+  close_gate(x);
+  OK(cuMemsetD8Async(m, 2, 64, x));
   WAITS(cuMemcpyHtoD_v2(m, bytes, 64));
   OK(cuCtxSynchronize());
   CHECK(is_filled(m, 1, 64));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_copy_does_not_need_memory_that_was_touched, MANUAL,
      "A copy to pageable memory that no page was given to yet succeeds.") {
   const size_t size = 4 << 20;
-  CUstream s = new_stream();
   CUdeviceptr m = new_memory(size);
   unsigned char* p = malloc(size);
   if (p == NULL) stop("no memory");
-  OK(cuMemsetD8Async(m, 5, size, s));
-  IS(cuMemcpyDtoHAsync_v2(p, m, size, s), CUDA_SUCCESS);
-  OK(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(m, 5, size, a));
+  IS(cuMemcpyDtoHAsync_v2(p, m, size, a), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes(p, 5, size));
   free(p);
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
 }

@@ -11,15 +11,13 @@ static void is_permitted(const char* call, CUresult result, CUstream s) {
 RULE(other_work_is_permitted_during_a_capture, READING,
      "Work, records, waits and pool memory in a stream outside of a global capture are permitted.", .needs = POOLS,
      .alone = true) {
-  CUstream other = new_stream();
-  CUevent e = new_event();
   CUdeviceptr m = 0;
   CUstream s = capturing(GLOBAL);
-  PERMITTED(cuEventRecord(e, other));
-  PERMITTED(cuStreamWaitEvent(other, e, 0));
-  PERMITTED(cuMemAllocAsync(&m, 64, other));
-  PERMITTED(cuMemsetD8Async(m, 1, 64, other));
-  PERMITTED(cuMemFreeAsync(m, other));
+  PERMITTED(cuEventRecord(e, a));
+  PERMITTED(cuStreamWaitEvent(a, e, 0));
+  PERMITTED(cuMemAllocAsync(&m, 64, a));
+  PERMITTED(cuMemsetD8Async(m, 1, 64, a));
+  PERMITTED(cuMemFreeAsync(m, a));
   end_active(s);
 }
 
@@ -29,7 +27,6 @@ RULE(streams_and_events_are_made_during_a_capture, READING,
   CUevent e;
   CUstream other;
   size_t available, total;
-  CUdeviceptr m = new_memory(64);
   unsigned type;
   CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
   void* values[] = {&type};
@@ -107,11 +104,9 @@ RULE(
     a_relaxed_thread_waits_for_others_during_a_capture, READING,
     "With the thread's mode relaxed, events and streams without captured work are queried and waited for during a capture.",
     .alone = true) {
-  CUstream other = new_stream();
-  CUevent e = new_event();
-  OK(cuEventRecord(e, other));
+  OK(cuEventRecord(e, a));
   OK(cuEventSynchronize(e));
-  IN_BOTH_MODES(PERMITTED(cuStreamQuery(other)), PERMITTED(cuStreamSynchronize(other)), PERMITTED(cuEventQuery(e)),
+  IN_BOTH_MODES(PERMITTED(cuStreamQuery(a)), PERMITTED(cuStreamSynchronize(a)), PERMITTED(cuEventQuery(e)),
                 PERMITTED(cuEventSynchronize(e)))
 }
 
@@ -119,39 +114,34 @@ RULE(
     copies_of_other_streams_are_permitted_during_a_capture, READING,
     "Asynchronous copies of device and page-locked memory, and host functions, in a stream outside of a global capture are permitted.",
     .alone = true) {
-  CUstream other = new_stream();
-  CUdeviceptr m = new_memory(64), n = new_memory(64);
-  unsigned char* p = new_pinned(64);
   CUstream s = capturing(GLOBAL);
-  PERMITTED(cuMemcpyAsync(m, address(p), 64, other));
-  PERMITTED(cuMemcpyAsync(n, m, 64, other));
-  PERMITTED(cuMemcpyAsync(address(p), n, 64, other));
-  PERMITTED(cuLaunchHostFunc(other, free, NULL));
+  PERMITTED(cuMemcpyAsync(m, address(p), 64, a));
+  PERMITTED(cuMemcpyAsync(n, m, 64, a));
+  PERMITTED(cuMemcpyAsync(address(p), n, 64, a));
+  PERMITTED(cuLaunchHostFunc(a, free, NULL));
   end_active(s);
-  OK(cuStreamSynchronize(other));
+  OK(cuStreamSynchronize(a));
 }
 
 RULE(pageable_copies_of_other_streams_are_permitted_during_a_capture, READING,
      "Asynchronous copies from and to pageable memory in a stream outside of a global capture are permitted.",
      .alone = true) {
-  CUstream other = new_stream();
   CUdeviceptr m = new_memory(4096);
   unsigned char* p = new_pages(4096);
   CUstream s = capturing(GLOBAL);
-  PERMITTED(cuMemcpyAsync(m, address(p), 4096, other));
-  PERMITTED(cuMemcpyAsync(address(p), m, 4096, other));
+  PERMITTED(cuMemcpyAsync(m, address(p), 4096, a));
+  PERMITTED(cuMemcpyAsync(address(p), m, 4096, a));
   end_active(s);
-  OK(cuStreamSynchronize(other));
+  OK(cuStreamSynchronize(a));
 }
 
 RULE(prefetches_of_other_streams_are_permitted_during_a_capture, READING,
      "A prefetch in a stream outside of a global capture is permitted.", .needs = MANAGED | CONCURRENT, .alone = true) {
-  CUstream other = new_stream();
   CUdeviceptr m = new_managed(4096);
   CUstream s = capturing(GLOBAL);
-  PERMITTED(cuMemPrefetchAsync(m, 4096, 0, other));
+  PERMITTED(cuMemPrefetchAsync(m, 4096, 0, a));
   end_active(s);
-  OK(cuStreamSynchronize(other));
+  OK(cuStreamSynchronize(a));
 }
 
 RULE(contexts_are_switched_during_a_capture, READING,

@@ -29,8 +29,6 @@ RULE(page_locked_memory_is_the_host_s_and_the_device_s, MANUAL,
   OK(cuMemsetD8_v2(d + 1, 5, 9998));
   OK(cuCtxSynchronize());
   CHECK(p[0] == 4 && all_bytes(p + 1, 5, 9998) && p[9999] == 4);
-  OK(cuMemFree_v2(m));
-  OK(cuMemFreeHost(p));
 }
 
 RULE(page_locked_memory_has_flags, READING,
@@ -73,29 +71,22 @@ RULE(pageable_memory_is_not_freed_as_page_locked, READING, "cuMemFreeHost of pag
 
 RULE(freeing_page_locked_memory_waits_for_queued_work, SEEN, "cuMemFreeHost waits for work of the device.") {
   unsigned char* p = new_pinned(4096);
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(a);
   WAITS(cuMemFreeHost(p));
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(allocating_page_locked_memory_does_not_wait, READING,
      "cuMemHostAlloc returns while work of the device is pending.") {
   void* p = NULL;
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(a);
   DOES_NOT_WAIT(cuMemHostAlloc(&p, 4096, CU_MEMHOSTALLOC_PORTABLE));
   open_gate();
-  OK(cuStreamSynchronize(s));
   OK(cuMemFreeHost(p));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(portable_memory_is_page_locked_for_every_device, MANUAL,
      "Memory of CU_MEMHOSTALLOC_PORTABLE is copied by another device without staging: the copy is queued.",
      .needs = TWO) {
-  unsigned char* p = new_pinned(64);
   CUcontext first = use(0);
   use(1);
   CUstream s = new_stream();
@@ -110,5 +101,4 @@ RULE(portable_memory_is_page_locked_for_every_device, MANUAL,
   OK(cuMemFree_v2(m));
   OK(cuStreamDestroy_v2(s));
   OK(cuCtxSetCurrent(first));
-  OK(cuMemFreeHost(p));
 }

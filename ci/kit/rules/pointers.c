@@ -31,14 +31,12 @@ RULE(attributes_of_device_memory, MANUAL, "Type, device, context, device pointer
   CHECK(address_of(m + 7, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == m + 7);
   CHECK(address_of(m + 7, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) == m);
   SAME(address_of(m + 7, CU_POINTER_ATTRIBUTE_RANGE_SIZE), 1000);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(device_memory_has_no_host_pointer, MANUAL, "HOST_POINTER of device memory is INVALID_VALUE.") {
   CUdeviceptr m = new_memory(1000);
   unsigned long long host;
   IS(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, m), CUDA_ERROR_INVALID_VALUE);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(freed_memory_has_no_attributes, MANUAL, "Attributes of memory that was freed are INVALID_VALUE.", .alone = true) {
@@ -57,7 +55,6 @@ RULE(memory_of_the_second_device_is_of_it, MANUAL,
   OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, m));
   CHECK(of == context);
   OK(cuCtxSetCurrent(context));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(attributes_of_page_locked_memory, MANUAL, "Type, device, device and host pointer of page-locked memory.") {
@@ -69,7 +66,6 @@ RULE(attributes_of_page_locked_memory, MANUAL, "Type, device, device and host po
   CHECK(address_of(p + 7, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == p + 7);
   CHECK(address_of(p + 7, CU_POINTER_ATTRIBUTE_HOST_POINTER) == p + 7);
   SAME(int_of(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS), 3);
-  OK(cuMemFreeHost(host));
 }
 
 RULE(attributes_of_registered_memory, MANUAL,
@@ -92,13 +88,11 @@ RULE(attributes_of_managed_memory, MANUAL, "Managed memory says so, and has one 
   CHECK(is_managed(m + 999));
   CHECK(address_of(m + 7, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == m + 7);
   CHECK(address_of(m + 7, CU_POINTER_ATTRIBUTE_HOST_POINTER) == m + 7);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(managed_memory_has_the_type_device, SEEN, "The memory type of managed memory is DEVICE.", .needs = MANAGED) {
   CUdeviceptr m = new_managed(1000);
   SAME(int_of(m, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_DEVICE);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(attributes_of_memory_of_a_pool, MANUAL, "Memory of a pool has the type DEVICE, its device, and its pool.",
@@ -113,22 +107,17 @@ RULE(attributes_of_memory_of_a_pool, MANUAL, "Memory of a pool has the type DEVI
   OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, m));
   CHECK(of == pool);
   OK(cuMemFreeAsync(m, NULL));
-  OK(cuStreamSynchronize(NULL));
 }
 
 RULE(pool_memory_has_attributes_before_it_is_there, READING,
      "Type and device of pool memory are known when cuMemAllocAsync has returned, while the stream is held back.",
      .needs = POOLS) {
-  CUstream s = new_stream();
   CUdeviceptr m;
-  close_gate(s);
-  OK(cuMemAllocAsync(&m, 1000, s));
+  close_gate(a);
+  OK(cuMemAllocAsync(&m, 1000, a));
   SAME(int_of(m, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_DEVICE);
   SAME(int_of(m, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 0);
-  OK(cuMemFreeAsync(m, s));
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFreeAsync(m, a));
 }
 
 RULE(unknown_addresses_have_no_attributes, MANUAL,
@@ -179,7 +168,6 @@ RULE(many_attributes_are_had_at_once, MANUAL,
   CHECK(a.type == CU_MEMORYTYPE_DEVICE && a.device == m + 5 && a.start == m);
   CHECK(a.host == NULL && !a.managed);
   SAME(a.ordinal, 0);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(many_attributes_of_pageable_memory_are_zero_and_no_error, MANUAL,
@@ -197,7 +185,6 @@ RULE(many_attributes_of_page_locked_memory, MANUAL, "cuPointerGetAttributes of p
   struct asked a = ask(address(p) + 5);
   SAME(a.type, CU_MEMORYTYPE_HOST);
   CHECK(a.host == p + 5 && a.device == address(p) + 5 && !a.managed);
-  OK(cuMemFreeHost(p));
 }
 
 RULE(boolean_attributes_are_four_bytes, SEEN, "IS_MANAGED and MAPPED write four bytes.", .needs = MANAGED) {
@@ -215,7 +202,6 @@ RULE(boolean_attributes_are_four_bytes, SEEN, "IS_MANAGED and MAPPED write four 
     CHECK(all_bytes(one + 4, 0xEE, 4));
     CHECK(memcmp(one, many, sizeof one) == 0);
   }
-  OK(cuMemFree_v2(m));
 }
 
 RULE(buffer_ids_are_not_used_twice, MANUAL, "BUFFER_ID is unique for each allocation of a process.") {
@@ -240,5 +226,4 @@ RULE(attributes_need_no_current_context, READING, "cuPointerGetAttributes answer
   IS(cuPointerGetAttributes(1, names, values, m), CUDA_SUCCESS);
   SAME(type, CU_MEMORYTYPE_DEVICE);
   OK(cuCtxSetCurrent(context));
-  OK(cuMemFree_v2(m));
 }

@@ -109,25 +109,19 @@ RULE(
 RULE(unregistering_does_not_wait, READING, "cuMemHostUnregister returns while work of the device is pending.",
      .needs = REGISTER) {
   unsigned char* bytes = new_pages(SIZE);
-  CUstream s = new_stream();
   OK(cuMemHostRegister_v2(bytes, SIZE, 0));
-  close_gate(s);
+  close_gate(a);
   DOES_NOT_WAIT(cuMemHostUnregister(bytes));
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(registering_does_not_wait, READING, "cuMemHostRegister returns while work of the device is pending.",
      .needs = REGISTER) {
   unsigned char* bytes = new_pages(SIZE);
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(a);
   DOES_NOT_WAIT(cuMemHostRegister_v2(bytes, SIZE, 0));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   OK(cuMemHostUnregister(bytes));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(memory_of_any_alignment_is_registered, MANUAL,

@@ -113,32 +113,55 @@ bool gate_is_open(void);
 
 /* The call returns while the gate is closed. If it does not, the gate opens after some seconds, and that is a
  * difference. */
-#define DOES_NOT_WAIT(call)  \
-  do {                       \
-    watch(5000);             \
-    OK(call);                \
-    end_watch(#call, false); \
+#define DOES_NOT_WAIT(call)     \
+  do {                          \
+    watch(5000);                \
+    check_success(#call, call); \
+    end_watch(#call, false);    \
   } while (0)
 /* The call returns only after the gate has opened. */
-#define WAITS(call)         \
-  do {                      \
-    watch(60);              \
-    OK(call);               \
-    end_watch(#call, true); \
+#define WAITS(call)             \
+  do {                          \
+    watch(60);                  \
+    check_success(#call, call); \
+    end_watch(#call, true);     \
   } while (0)
 void watch(int milliseconds);
 void end_watch(const char* call, bool should_wait);
+
+/* ---- objects ---- */
+
+/* What every rule begins with, made anew in the primary context of device 0, unless it is bare. What a rule leaves of
+ * this, and of what it makes by a function new_..., is destroyed after it, once all work is done. */
+enum { N = 256 };
+extern CUstream a, b, c;     /* of CU_STREAM_NON_BLOCKING */
+extern CUstream x, y;        /* blocking */
+extern CUevent e, f;         /* without timing */
+extern CUdeviceptr m, n, o;  /* N bytes each */
+extern unsigned char *p, *q; /* page-locked, N bytes each, all 1 */
+
+enum object { STREAM, EVENT, MEMORY, PAGE_LOCKED, GRAPH, EXECUTABLE, POOL };
+void made(enum object what, const void* handle);
+CUresult ended(enum object what, const void* handle, CUresult result); /* returns the result of the call that ends it */
+void begin_rule(void);
+void end_rule(void);
+void forget_objects(void); /* they went with their context */
 
 /* ---- helpers ---- */
 
 /* Makes the primary context of a device current on this thread; that of device 0 is so when a rule begins. */
 CUcontext use(int ordinal);
+bool is_used(int ordinal);
+void reset(int ordinal); /* use makes it anew */
 
 CUstream new_stream(void); /* of CU_STREAM_NON_BLOCKING */
 CUstream new_blocking_stream(void);
 CUevent new_event(void); /* without timing */
+CUevent new_timed_event(void);
 CUdeviceptr new_memory(size_t size);
 CUdeviceptr new_managed(size_t size);
+CUdeviceptr allocate(size_t size, CUstream stream); /* in stream order, to be freed by the rule */
+CUmemoryPool new_pool(CUmemLocation where, int type);
 unsigned char* new_pinned(size_t size);
 unsigned char* new_pages(size_t size); /* pageable, of whole pages; never freed */
 CUdeviceptr address(const void* p);

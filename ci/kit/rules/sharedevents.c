@@ -71,14 +71,13 @@ RULE(an_event_of_another_process_is_pending_until_it_is_done, MANUAL,
 RULE(a_stream_waits_for_an_event_of_another_process, MANUAL, "cuStreamWaitEvent waits for a record of another process.",
      .needs = IPC, .peer = record_behind_a_gate, .alone = true) {
   struct peer peer;
-  CUevent e = begin(&peer), mine = new_event();
-  CUstream s = new_stream(), other = new_stream();
-  OK(cuStreamWaitEvent(s, e, 0));
-  OK(cuEventRecord(mine, s));
-  STAYS_PENDING(cuEventQuery(mine));
-  OK(cuStreamSynchronize(other));
+  CUevent e = begin(&peer);
+  OK(cuStreamWaitEvent(a, e, 0));
+  OK(cuEventRecord(f, a));
+  STAYS_PENDING(cuEventQuery(f));
+  OK(cuStreamSynchronize(b));
   say_word(&peer);
-  IS(cuEventSynchronize(mine), CUDA_SUCCESS);
+  IS(cuEventSynchronize(f), CUDA_SUCCESS);
   finish(&peer, e);
 }
 
@@ -86,13 +85,12 @@ RULE(the_latest_record_of_any_process_counts, READING, "The latest record of a s
      .needs = IPC, .peer = record_behind_a_gate, .alone = true) {
   struct peer peer;
   CUevent e = begin(&peer);
-  CUstream s = new_stream(), waiting = new_stream();
-  OK(cuStreamWaitEvent(waiting, e, 0)); /* for the other's */
-  OK(cuEventRecord(e, s));
+  OK(cuStreamWaitEvent(b, e, 0)); /* for the other's */
+  OK(cuEventRecord(e, a));
   DOES_NOT_WAIT(cuEventSynchronize(e));
-  STAYS_PENDING(cuStreamQuery(waiting));
+  STAYS_PENDING(cuStreamQuery(b));
   say_word(&peer);
-  OK(cuStreamSynchronize(waiting));
+  OK(cuStreamSynchronize(b));
   finish(&peer, e);
 }
 
@@ -121,20 +119,18 @@ RULE(processes_hand_memory_to_each_other, MANUAL,
      .peer = wait_and_read, .alone = true) {
   struct peer peer;
   CUevent e = new_shared_event();
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   CUipcMemHandle h;
   OK(cuIpcGetMemHandle(&h, m));
   start_peer(&peer);
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 2, 64, s));
-  OK(cuEventRecord(e, s)); /* before the handle is asked for */
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 2, 64, a));
+  OK(cuEventRecord(e, a)); /* before the handle is asked for */
   say_event(&peer, e);
   say(&peer, &h, sizeof h);
   hear_word(&peer);
-  OK(cuStreamWaitEvent(s, e, 0)); /* for the other process, which waits for this one */
+  OK(cuStreamWaitEvent(a, e, 0)); /* for the other process, which waits for this one */
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 3, 64));
   finish(&peer, e);
 }
@@ -178,7 +174,6 @@ RULE(processes_take_turns, MANUAL, "Two processes write to one memory in turn, e
      .needs = IPC, .peer = pong, .alone = true) {
   struct peer peer;
   CUipcMemHandle h;
-  CUdeviceptr m = new_memory(64);
   CUevent ours = new_shared_event();
   OK(cuIpcGetMemHandle(&h, m));
   start_peer(&peer);
@@ -219,16 +214,15 @@ RULE(a_wait_does_not_take_a_later_record_for_its_own, MANUAL,
      .peer = record_many, .alone = true) {
   struct peer peer;
   CUevent e = new_shared_event();
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(a);
   start_peer(&peer);
   say_event(&peer, e);
   hear_word(&peer);
-  OK(cuStreamWaitEvent(s, e, 0));
+  OK(cuStreamWaitEvent(a, e, 0));
   say_word(&peer);
   hear_word(&peer);
   open_gate();
-  DOES_NOT_WAIT(cuStreamSynchronize(s)); /* though the latest record is pending */
+  DOES_NOT_WAIT(cuStreamSynchronize(a)); /* though the latest record is pending */
   IS(cuEventQuery(e), CUDA_ERROR_NOT_READY);
   finish(&peer, e);
 }
@@ -236,7 +230,6 @@ RULE(a_wait_does_not_take_a_later_record_for_its_own, MANUAL,
 RULE(a_shared_event_works_in_its_own_process, MANUAL, "An event of CU_EVENT_INTERPROCESS is an event like any other.",
      .needs = IPC) {
   CUevent e = new_shared_event();
-  CUstream a = new_stream(), b = new_stream();
   IS(cuEventQuery(e), CUDA_SUCCESS);
   close_gate(a);
   OK(cuEventRecord(e, a));
@@ -254,8 +247,6 @@ RULE(a_shared_event_works_in_its_own_process, MANUAL, "An event of CU_EVENT_INTE
   OK(cuStreamSynchronize(a));
   OK(cuStreamSynchronize(b));
   OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 static void open_events(void) {

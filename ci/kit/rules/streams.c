@@ -4,65 +4,46 @@
 
 RULE(queued_work_is_done_later, MANUAL,
      "Asynchronous calls return before their work is done; a query is NOT_READY then.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  unsigned char* p = new_pinned(64);
   memset(p, 1, 64);
-  close_gate(s);
-  DOES_NOT_WAIT(cuMemsetD8Async(m, 2, 64, s));
-  DOES_NOT_WAIT(cuMemcpyDtoHAsync_v2(p, m, 64, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  close_gate(a);
+  DOES_NOT_WAIT(cuMemsetD8Async(m, 2, 64, a));
+  DOES_NOT_WAIT(cuMemcpyDtoHAsync_v2(p, m, 64, a));
+  STAYS_PENDING(cuStreamQuery(a));
   STAYS(p[0] != 2);
   open_gate();
-  IS(cuStreamSynchronize(s), CUDA_SUCCESS);
-  IS(cuStreamQuery(s), CUDA_SUCCESS);
+  IS(cuStreamSynchronize(a), CUDA_SUCCESS);
+  IS(cuStreamQuery(a), CUDA_SUCCESS);
   CHECK(all_bytes(p, 2, 64));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
-  OK(cuMemFreeHost(p));
 }
 
 RULE(work_of_a_stream_is_done_in_order, MANUAL, "Work of one stream is done in the order of the calls.") {
-  CUstream s = new_stream();
   CUdeviceptr m = new_memory(512);
   unsigned char* p = new_pinned(512);
   for (int i = 0; i < 200; i++) {
-    OK(cuMemsetD8Async(m, (unsigned char)i, 256, s));
-    OK(cuMemcpyDtoDAsync_v2(m + 256, m, 256, s));
+    OK(cuMemsetD8Async(m, (unsigned char)i, 256, a));
+    OK(cuMemcpyDtoDAsync_v2(m + 256, m, 256, a));
     if (i % 50 != 0) continue;
-    OK(cuMemcpyDtoHAsync_v2(p, m + 256, 256, s));
-    OK(cuStreamSynchronize(s));
+    OK(cuMemcpyDtoHAsync_v2(p, m + 256, 256, a));
+    OK(cuStreamSynchronize(a));
     CHECK(all_bytes(p, (unsigned char)i, 256));
   }
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m + 256, 199, 256));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
-  OK(cuMemFreeHost(p));
+  OK(cuStreamDestroy_v2(a));
 }
 
 RULE(streams_do_not_wait_for_each_other, MANUAL, "Work of a stream is not held back by another stream.") {
-  CUstream a = new_stream(), b = new_stream(), c = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
   close_gate(a);
   OK(cuMemsetD8Async(m, 1, 64, b));
   DOES_NOT_WAIT(cuStreamSynchronize(b));
-  OK(cuMemsetD8Async(m, 2, 64, c));
-  DOES_NOT_WAIT(cuStreamSynchronize(c));
+  OK(cuMemsetD8Async(m, 2, 64, x));
+  DOES_NOT_WAIT(cuStreamSynchronize(x));
   STAYS_PENDING(cuStreamQuery(a));
-  open_gate();
-  OK(cuStreamSynchronize(a));
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
-  OK(cuStreamDestroy_v2(c));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(synchronizing_a_stream_waits, MANUAL, "cuStreamSynchronize waits for all work of the stream.") {
-  CUstream s = new_stream();
-  close_gate(s);
-  WAITS(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
+  close_gate(a);
+  WAITS(cuStreamSynchronize(a));
 }
 
 RULE(synchronizing_the_default_stream_waits, MANUAL, "cuStreamSynchronize of stream 0 waits for its work.") {
@@ -71,52 +52,40 @@ RULE(synchronizing_the_default_stream_waits, MANUAL, "cuStreamSynchronize of str
 }
 
 RULE(an_empty_stream_is_ready, MANUAL, "The query of a stream without work succeeds, of the default streams as well.") {
-  CUstream s = new_stream();
-  IS(cuStreamQuery(s), CUDA_SUCCESS);
-  IS(cuStreamSynchronize(s), CUDA_SUCCESS);
+  IS(cuStreamQuery(a), CUDA_SUCCESS);
+  IS(cuStreamSynchronize(a), CUDA_SUCCESS);
   IS(cuStreamQuery(NULL), CUDA_SUCCESS);
   IS(cuStreamQuery(CU_STREAM_LEGACY), CUDA_SUCCESS);
   IS(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_busy_stream_may_be_destroyed_and_does_its_work, MANUAL,
      "cuStreamDestroy of a stream with pending work returns at once, and the work is done.") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  CUevent e = new_event();
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 6, 64, s));
-  OK(cuEventRecord(e, s));
-  DOES_NOT_WAIT(cuStreamDestroy_v2(s));
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 6, 64, a));
+  OK(cuEventRecord(e, a));
+  DOES_NOT_WAIT(cuStreamDestroy_v2(a));
   STAYS_PENDING(cuEventQuery(e));
   open_gate();
   OK(cuEventSynchronize(e));
   CHECK(is_filled(m, 6, 64));
-  OK(cuEventDestroy_v2(e));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(synchronizing_a_context_waits_for_all_its_streams, MANUAL,
      "cuCtxSynchronize waits for non-blocking streams of the context.") {
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(a);
   WAITS(cuCtxSynchronize());
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(synchronizing_a_context_waits_for_destroyed_streams, READING,
      "cuCtxSynchronize waits for pending work of a stream that was destroyed.") {
-  CUstream s = new_stream();
-  close_gate(s);
-  OK(cuStreamDestroy_v2(s));
+  close_gate(a);
+  OK(cuStreamDestroy_v2(a));
   WAITS(cuCtxSynchronize());
 }
 
 RULE(a_handle_that_is_no_stream_is_refused, READING, "Calls with the stream 3 return INVALID_HANDLE.", .alone = true) {
   CUstream wrong = (CUstream)3;
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(64);
   IS(cuStreamQuery(wrong), CUDA_ERROR_INVALID_HANDLE);
   IS(cuStreamSynchronize(wrong), CUDA_ERROR_INVALID_HANDLE);
   IS(cuStreamWaitEvent(wrong, e, 0), CUDA_ERROR_INVALID_HANDLE);
@@ -126,30 +95,24 @@ RULE(a_handle_that_is_no_stream_is_refused, READING, "Calls with the stream 3 re
 }
 
 RULE(a_destroyed_stream_is_refused, READING, "The query of a destroyed stream returns INVALID_HANDLE.", .alone = true) {
-  CUstream s = new_stream();
-  OK(cuStreamDestroy_v2(s));
-  IS(cuStreamQuery(s), CUDA_ERROR_INVALID_HANDLE);
+  OK(cuStreamDestroy_v2(a));
+  IS(cuStreamQuery(a), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_stream_takes_no_work, READING, "Work queued in a destroyed stream returns INVALID_HANDLE.",
      .alone = true) {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  OK(cuStreamDestroy_v2(s));
-  IS(cuMemsetD8Async(m, 0, 64, s), CUDA_ERROR_INVALID_HANDLE);
+  OK(cuStreamDestroy_v2(a));
+  IS(cuMemsetD8Async(m, 0, 64, a), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_stream_records_nothing, READING, "A record in a destroyed stream returns INVALID_HANDLE.",
      .alone = true) {
-  CUstream s = new_stream();
-  CUevent e = new_event();
-  OK(cuStreamDestroy_v2(s));
-  IS(cuEventRecord(e, s), CUDA_ERROR_INVALID_HANDLE);
+  OK(cuStreamDestroy_v2(a));
+  IS(cuEventRecord(e, a), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(an_event_is_no_stream, READING, "The query of a stream that is the handle of an event returns INVALID_HANDLE.",
      .alone = true) {
-  CUevent e = new_event();
   IS(cuStreamQuery((CUstream)(void*)e), CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -163,25 +126,24 @@ RULE(the_default_streams_cannot_be_destroyed, READING, "cuStreamDestroy of a def
 
 RULE(streams_know_their_flags_and_priority, MANUAL, "Flags, priority and context of a stream can be asked for.") {
   CUcontext context = use(0), of = NULL;
-  CUstream s, blocking = new_blocking_stream();
+  CUstream s;
   unsigned flags = 9;
   int least = 9, greatest = 9, priority = 9;
   OK(cuCtxGetStreamPriorityRange(&least, &greatest));
   OK(cuStreamCreateWithPriority(&s, CU_STREAM_NON_BLOCKING, greatest));
   OK(cuStreamGetFlags(s, &flags));
   SAME(flags, CU_STREAM_NON_BLOCKING);
-  OK(cuStreamGetFlags(blocking, &flags));
+  OK(cuStreamGetFlags(x, &flags));
   SAME(flags, CU_STREAM_DEFAULT);
   OK(cuStreamGetPriority(s, &priority));
   SAME(priority, greatest);
-  OK(cuStreamGetPriority(blocking, &priority));
+  OK(cuStreamGetPriority(x, &priority));
   SAME(priority, 0);
   OK(cuStreamGetCtx(s, &of));
   CHECK(of == context);
   OK(cuStreamGetCtx(NULL, &of));
   CHECK(of == context);
   OK(cuStreamDestroy_v2(s));
-  OK(cuStreamDestroy_v2(blocking));
 }
 
 RULE(priorities_are_clamped, MANUAL, "A priority outside of the range is lowered or raised to its end.") {
@@ -207,43 +169,34 @@ RULE(stream_flags_are_checked, MANUAL, "Unknown flags of cuStreamCreate are INVA
 }
 
 RULE(streams_have_different_ids, MANUAL, "cuStreamGetId differs between streams of a process.") {
-  CUstream a = new_stream(), b = new_stream();
   unsigned long long first = 0, second = 0, again = 1;
   OK(cuStreamGetId(a, &first));
   OK(cuStreamGetId(b, &second));
   OK(cuStreamGetId(a, &again));
   CHECK(first != second);
   CHECK(first == again);
-  OK(cuStreamDestroy_v2(a));
-  OK(cuStreamDestroy_v2(b));
 }
 
 RULE(a_stream_may_be_used_while_another_device_is_current, READING,
      "Fills, queries, waits and records of a stream need not have its context current.", .needs = TWO) {
   CUcontext a = use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
   use(1);
-  IS(cuMemsetD8Async(m, 4, 64, s), CUDA_SUCCESS);
-  IS(cuStreamSynchronize(s), CUDA_SUCCESS);
-  IS(cuStreamQuery(s), CUDA_SUCCESS);
-  IS(cuStreamDestroy_v2(s), CUDA_SUCCESS);
+  IS(cuMemsetD8Async(m, 4, 64, b), CUDA_SUCCESS);
+  IS(cuStreamSynchronize(b), CUDA_SUCCESS);
+  IS(cuStreamQuery(b), CUDA_SUCCESS);
+  IS(cuStreamDestroy_v2(b), CUDA_SUCCESS);
   OK(cuCtxSetCurrent(a));
   CHECK(is_filled(m, 4, 64));
-  OK(cuMemFree_v2(m));
 }
 
 RULE(synchronizing_a_context_waits_for_no_other, MANUAL, "cuCtxSynchronize waits for the current context alone.",
      .needs = TWO) {
   CUcontext a = use(0);
-  CUstream s = new_stream();
-  close_gate(s);
+  close_gate(b);
   use(1);
   DOES_NOT_WAIT(cuCtxSynchronize());
   open_gate();
   OK(cuCtxSetCurrent(a));
-  OK(cuStreamSynchronize(s));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_stream_knows_its_device, MANUAL, "cuStreamGetDevice answers with the device of the stream.", .needs = TWO) {
@@ -254,16 +207,13 @@ RULE(a_stream_knows_its_device, MANUAL, "cuStreamGetDevice answers with the devi
   OK(cuStreamGetDevice(s, &device));
   SAME(device, 1);
   IS(cuStreamGetDevice(NULL, &device), CUDA_ERROR_INVALID_CONTEXT);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_stream_of_a_context_has_no_green_context, MANUAL,
      "cuStreamGetCtx_v2 answers with the context of the stream, and NULL for the green one.") {
   CUcontext context = use(0), of = NULL;
   void* green = &of;
-  CUstream s = new_stream();
   OK(cuCtxSetCurrent(NULL));
-  IS(cuStreamGetCtx_v2(s, &of, &green), CUDA_SUCCESS);
+  IS(cuStreamGetCtx_v2(a, &of, &green), CUDA_SUCCESS);
   CHECK(of == context && green == NULL);
-  OK(cuStreamDestroy_v2(s));
 }

@@ -39,7 +39,6 @@ RULE(any_context_can_be_waited_for, MANUAL,
   DOES_NOT_WAIT(cuCtxSynchronize_v2(NULL));
   WAITS(cuCtxSynchronize_v2(first));
   OK(cuCtxSetCurrent(first));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(the_version_asked_for_selects_the_signature, MANUAL,
@@ -182,14 +181,13 @@ RULE(memory_of_host_pools_is_page_locked, MANUAL,
      "Memory of a pool of the host has the type HOST, and the host writes it.", .needs = POOLS) {
   CUmemoryPool pool = NULL, its = NULL;
   CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = host_place};
-  CUstream s = new_stream();
   CUdeviceptr m = 0, d = new_memory(4000);
   int type = 0, managed = 1;
   uint64_t used = 0;
   needs_host_pools();
   OK(cuMemPoolCreate(&pool, &p));
-  OK(cuMemAllocFromPoolAsync(&m, 4000, pool, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemAllocFromPoolAsync(&m, 4000, pool, a));
+  OK(cuStreamSynchronize(a));
   CHECK(host_writes((void*)(uintptr_t)m));
   OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, m));
   SAME(type, CU_MEMORYTYPE_HOST);
@@ -200,16 +198,14 @@ RULE(memory_of_host_pools_is_page_locked, MANUAL,
   OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
   CHECK(used >= 4000);
   memset((void*)(uintptr_t)m, 7, 4000);
-  OK(cuMemcpyHtoDAsync_v2(d, (void*)(uintptr_t)m, 4000, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemcpyHtoDAsync_v2(d, (void*)(uintptr_t)m, 4000, a));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(d, 7, 4000));
-  OK(cuMemFreeAsync(m, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemFreeAsync(m, a));
+  OK(cuStreamSynchronize(a));
   OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
   SAME(used, 0);
   OK(cuMemPoolDestroy(pool));
-  OK(cuMemFree_v2(d));
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(memory_of_host_pools_is_freed_as_that_of_others, READING,
@@ -217,12 +213,11 @@ RULE(memory_of_host_pools_is_freed_as_that_of_others, READING,
      .alone = true) {
   CUmemoryPool pool = NULL;
   CUmemPoolProps p = {.allocType = PINNED, .location = host_place};
-  CUstream s = new_stream();
   CUdeviceptr m = 0;
   needs_host_pools();
   OK(cuMemPoolCreate(&pool, &p));
-  OK(cuMemAllocFromPoolAsync(&m, 4096, pool, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemAllocFromPoolAsync(&m, 4096, pool, a));
+  OK(cuStreamSynchronize(a));
   IS(cuMemFreeHost((void*)(uintptr_t)m), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemFree_v2(m), CUDA_SUCCESS);
 }
@@ -231,32 +226,29 @@ RULE(a_pool_has_no_more_than_its_limit, READING, "Allocation of more than a pool
      .needs = POOLS, .alone = true) {
   CUmemoryPool pool = NULL;
   CUmemPoolProps p = {.allocType = PINNED, .location = host_place, .maxSize = 64 << 20};
-  CUstream s = new_stream();
   CUdeviceptr m = 0;
   needs_host_pools();
   OK(cuMemPoolCreate(&pool, &p));
-  IS(cuMemAllocFromPoolAsync(&m, 64 << 20, pool, s), CUDA_SUCCESS);
-  IS(cuMemAllocFromPoolAsync(&m, 64 << 20, pool, s), CUDA_ERROR_OUT_OF_MEMORY);
+  IS(cuMemAllocFromPoolAsync(&m, 64 << 20, pool, a), CUDA_SUCCESS);
+  IS(cuMemAllocFromPoolAsync(&m, 64 << 20, pool, a), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 RULE(memory_of_managed_pools_is_managed, MANUAL, "Memory of a pool of managed memory is the host's and the device's.",
      .needs = POOLS | MANAGED | CONCURRENT) {
   CUmemoryPool pool = NULL;
   CUmemPoolProps p = {.allocType = MANAGED_TYPE, .location = device_0};
-  CUstream s = new_stream();
   CUdeviceptr m = 0;
   int managed = 0;
   needs_host_pools();
   OK(cuMemPoolCreate(&pool, &p));
-  OK(cuMemAllocFromPoolAsync(&m, 1000, pool, s));
-  OK(cuMemsetD8Async(m, 7, 1000, s));
-  IS(cuMemPrefetchAsync(m, 1000, 0, s), CUDA_SUCCESS);
-  OK(cuStreamSynchronize(s));
+  OK(cuMemAllocFromPoolAsync(&m, 1000, pool, a));
+  OK(cuMemsetD8Async(m, 7, 1000, a));
+  IS(cuMemPrefetchAsync(m, 1000, 0, a), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes((unsigned char*)(uintptr_t)m, 7, 1000));
   OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, m));
   CHECK(managed);
-  OK(cuMemFreeAsync(m, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemFreeAsync(m, a));
+  OK(cuStreamSynchronize(a));
   OK(cuMemPoolDestroy(pool));
-  OK(cuStreamDestroy_v2(s));
 }

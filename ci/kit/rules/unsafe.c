@@ -7,7 +7,6 @@ RULE(a_capturing_stream_is_not_queried, MANUAL,
   CUstream s = capturing(RELAXED);
   IS(cuStreamQuery(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   end_invalidated(s);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_capturing_stream_is_not_waited_for, MANUAL,
@@ -15,7 +14,6 @@ RULE(a_capturing_stream_is_not_waited_for, MANUAL,
   CUstream s = capturing(RELAXED);
   IS(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   end_invalidated(s);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(a_context_with_a_capture_is_not_waited_for, MANUAL,
@@ -24,7 +22,6 @@ RULE(a_context_with_a_capture_is_not_waited_for, MANUAL,
   IS(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   end_invalidated(s);
   IS(cuCtxSynchronize(), CUDA_SUCCESS);
-  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(another_context_is_waited_for_during_a_capture, READING,
@@ -35,7 +32,6 @@ RULE(another_context_is_waited_for_during_a_capture, READING,
   IS(cuCtxSynchronize(), CUDA_SUCCESS);
   OK(cuCtxSetCurrent(first));
   end_active(s);
-  OK(cuStreamDestroy_v2(s));
 }
 
 /* While a blocking stream captures, the legacy stream would depend on it. */
@@ -86,7 +82,6 @@ IMPLICIT(a_query_of_the_legacy_stream_breaks_a_blocking_capture, "cuStreamQuery 
 RULE(a_non_blocking_capture_leaves_the_legacy_stream_alone, MANUAL,
      "Work in the legacy stream is permitted while a non-blocking stream captures.") {
   CUstream s = capturing(GLOBAL);
-  CUevent e = new_event();
   int mode = mode_of_thread(RELAXED);
   CUdeviceptr m = new_memory(64);
   SAME(status(NULL), NONE);
@@ -95,9 +90,6 @@ RULE(a_non_blocking_capture_leaves_the_legacy_stream_alone, MANUAL,
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
   mode_of_thread(mode);
   end_active(s);
-  OK(cuEventDestroy_v2(e));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuMemFree_v2(m));
 }
 
 /* Calls that a capture does not see: potentially unsafe, says the manual. */
@@ -109,7 +101,7 @@ struct unsafe {
   unsigned char *pageable, *registered;
 };
 
-static CUresult allocate(struct unsafe* u) { return cuMemAlloc_v2(&u->made, 64); }
+static CUresult allocate_memory(struct unsafe* u) { return cuMemAlloc_v2(&u->made, 64); }
 static CUresult free_memory(struct unsafe* u) { return cuMemFree_v2(u->memory); }
 static CUresult allocate_host(struct unsafe* u) { return cuMemHostAlloc(&u->pinned, 64, 0); }
 static CUresult free_host(struct unsafe* u) { return cuMemFreeHost(u->to_free); }
@@ -183,7 +175,7 @@ static void check_unsafe(CUresult (*call)(struct unsafe*)) {
        .alone = true, __VA_ARGS__) {                                                                      \
     check_unsafe(call);                                                                                   \
   }
-UNSAFE(allocation_during_a_capture, MANUAL, "cuMemAlloc during a capture", allocate, .needs = REGISTER)
+UNSAFE(allocation_during_a_capture, MANUAL, "cuMemAlloc during a capture", allocate_memory, .needs = REGISTER)
 UNSAFE(query_of_an_event_during_a_capture, SEEN, "cuEventQuery of uncaptured work", query_event, .needs = REGISTER)
 UNSAFE(wait_for_an_event_during_a_capture, READING, "cuEventSynchronize of uncaptured work", wait_event,
        .needs = REGISTER)

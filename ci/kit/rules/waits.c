@@ -30,7 +30,6 @@ RULE(events_are_made_while_work_is_pending, READING, "cuEventCreate and cuEventD
 }
 
 RULE(queries_do_not_wait, READING, "Queries of addresses, memory and priorities return while work is pending.") {
-  CUdeviceptr m = new_memory(64);
   CUstream s = hold();
   unsigned type = 0;
   CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -41,7 +40,6 @@ RULE(queries_do_not_wait, READING, "Queries of addresses, memory and priorities 
   DOES_NOT_WAIT(cuMemGetInfo_v2(&available, &total));
   DOES_NOT_WAIT(cuCtxGetStreamPriorityRange(&least, &greatest));
   let_go(s);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(a_primary_context_is_retained_while_work_is_pending, READING,
@@ -90,19 +88,16 @@ RULE(peer_access_is_given_while_work_is_pending, READING,
 
 RULE(work_in_default_streams_by_handle_waits_for_events, MANUAL,
      "cuStreamWaitEvent and cuEventRecord take the handles of the default streams.") {
-  CUevent e = new_event(), done = new_event();
   CUstream s = hold();
   OK(cuEventRecord(e, s));
   OK(cuStreamWaitEvent(CU_STREAM_PER_THREAD, e, 0));
-  OK(cuEventRecord(done, CU_STREAM_PER_THREAD));
-  STAYS_PENDING(cuEventQuery(done));
+  OK(cuEventRecord(f, CU_STREAM_PER_THREAD));
+  STAYS_PENDING(cuEventQuery(f));
   OK(cuStreamWaitEvent(CU_STREAM_LEGACY, e, 0));
   STAYS_PENDING(cuStreamQuery(NULL));
   let_go(s);
-  IS(cuEventSynchronize(done), CUDA_SUCCESS);
+  IS(cuEventSynchronize(f), CUDA_SUCCESS);
   IS(cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
-  OK(cuEventDestroy_v2(e));
-  OK(cuEventDestroy_v2(done));
 }
 
 static void queue_behind_a_gate(int operations) {
@@ -133,7 +128,6 @@ static void set_true(void* flag) { *(atomic_bool*)flag = true; }
 RULE(a_host_function_runs_after_its_stream_was_destroyed, MANUAL,
      "A host function that is pending when its stream is destroyed is called.") {
   CUstream s = hold();
-  CUevent e = new_event();
   static atomic_bool called;
   OK(cuLaunchHostFunc(s, set_true, &called));
   OK(cuEventRecord(e, s));
@@ -141,7 +135,6 @@ RULE(a_host_function_runs_after_its_stream_was_destroyed, MANUAL,
   open_gate();
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
   CHECK(called);
-  OK(cuEventDestroy_v2(e));
 }
 
 /* ---- a thread that waits in the driver ---- */

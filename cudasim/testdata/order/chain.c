@@ -1,46 +1,26 @@
 /* Order that goes by way of further streams. */
 #include "order.h"
 
-PAIR(the_first_link_of_a_chain, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_first_link_of_a_chain, a, c) {
   WAIT(follow(b, a));
   OK(follow(c, b));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
-PAIR(the_second_link_of_a_chain, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), other = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_second_link_of_a_chain, a, c) {
   OK(follow(b, a));
-  OK(cuMemsetD8Async(other, 1, N, b));
+  OK(cuMemsetD8Async(o, 1, N, b));
   WAIT(follow(c, b));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
 /* The links are made in the wrong order: b takes over from a after c took over from b. */
-PAIR(links_made_backwards, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(links_made_backwards, a, c) {
   WRONG(follow(c, b));
   OK(follow(b, a));
   RIGHT(follow(c, b));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
 PAIR(a_link_of_a_long_chain, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
   CUstream s[12] = {new_stream()};
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, s[0]));
   for (int i = 1; i < 12; i++) {
     s[i] = new_stream();
@@ -55,9 +35,7 @@ PAIR(a_link_of_a_long_chain, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 /* a -> b, c -> d: both arms write, the end reads both. */
 PAIR(one_arm_of_a_diamond, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream(), d = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  CUstream d = new_stream();
   OK(cuMemsetD32Async(m, 0, N / 4, a));
   OK(follow(b, a));
   OK(follow(c, a));
@@ -70,9 +48,7 @@ PAIR(one_arm_of_a_diamond, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(the_root_of_a_diamond, "cuMemsetD32Async", "cuMemsetD16Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream(), d = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  CUstream d = new_stream();
   OK(cuMemsetD32Async(m, 0, N / 4, a));
   OK(follow(b, a));
   WAIT(follow(c, a));
@@ -85,22 +61,17 @@ PAIR(the_root_of_a_diamond, "cuMemsetD32Async", "cuMemsetD16Async", "") {
 }
 
 PAIR(the_join_waits_for_one_arm_twice, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream b = new_stream(), c = new_stream(), d = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N / 2, b));
   OK(cuMemsetD16Async(m + N / 2, 0x0707, N / 4, c));
-  OK(follow(d, b));
-  OK(follow(d, PICK(c, b)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, d));
+  OK(follow(a, b));
+  OK(follow(a, PICK(c, b)));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   expect(n, 7);
 }
 
 PAIR(one_writer_of_many, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   enum { WRITERS = 8, PART = N / WRITERS };
-  use(0);
   CUstream writers[WRITERS], reader = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   for (int i = 0; i < WRITERS; i++) {
     writers[i] = new_stream();
     OK(cuMemsetD8Async(m + (unsigned)i * PART, 7, PART, writers[i]));
@@ -118,13 +89,11 @@ PAIR(one_writer_of_many, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 /* A later read hides no earlier one. */
 PAIR(one_reader_of_many, "cuMemcpyDtoHAsync", "cuMemsetD8Async", "") {
   enum { READERS = 4 };
-  use(0);
   CUstream readers[READERS], writer = new_stream();
-  CUdeviceptr m = new_memory(N);
   OK(cuMemsetD8Async(m, 3, N, writer));
   OK(cuStreamSynchronize(writer));
   for (int i = 0; i < READERS; i++) {
-    unsigned char *out = new_pinned(N);
+    unsigned char *out = new_ones(N);
     readers[i] = new_stream();
     OK(cuMemcpyDtoHAsync_v2(out, m, N, readers[i]));
     expect_host(out, 3);
@@ -140,29 +109,24 @@ PAIR(one_reader_of_many, "cuMemcpyDtoHAsync", "cuMemsetD8Async", "") {
 
 /* The second reader comes after the first, so the writer waits for one: if so it is. */
 PAIR(a_reader_behind_a_reader, "cuMemcpyDtoHAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), writer = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  unsigned char *out = new_pinned(N);
+  CUstream writer = new_stream();
   OK(cuMemsetD32Async(m, 0x03030303, N / 4, writer));
   OK(cuStreamSynchronize(writer));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
   WAIT(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   OK(follow(writer, b));
   OK(cuMemsetD8Async(m, 4, N, writer));
-  expect_host(out, 3);
+  expect_host(p, 3);
   expect(n, 3);
 }
 
 /* One buffer goes to and fro: the consumer waits for the producer, the producer of the
  * next round for the consumer. */
 PAIR(a_buffer_is_used_again_before_it_was_read, "cuMemcpyDtoHAsync", "cuMemsetD8Async", "") {
-  use(0);
   CUstream producer = new_stream(), consumer = new_stream();
-  CUdeviceptr m = new_memory(N);
   for (unsigned char round = 0; round < 3; round++) {
-    unsigned char *out = new_pinned(N);
+    unsigned char *out = new_ones(N);
     OK(cuMemsetD8Async(m, round, N, producer));
     OK(follow(consumer, producer));
     OK(cuMemcpyDtoHAsync_v2(out, m, N, consumer));
@@ -176,12 +140,11 @@ PAIR(a_buffer_is_used_again_before_it_was_read, "cuMemcpyDtoHAsync", "cuMemsetD8
 
 /* Two buffers in turn: each is awaited when its turn comes again. */
 PAIR(a_buffer_of_two_is_used_again_too_early, "cuMemcpyDtoHAsync", "cuMemsetD8Async", "") {
-  use(0);
   CUstream producer = new_stream(), consumer = new_stream();
   CUdeviceptr m[2] = {new_memory(N), new_memory(N)};
   CUevent read[2] = {new_event(), new_event()};
   for (int i = 0; i < 4; i++) {
-    unsigned char *out = new_pinned(N);
+    unsigned char *out = new_ones(N);
     if (i == 3)
       WAIT(cuStreamWaitEvent(producer, read[i % 2], 0));
     else
@@ -195,33 +158,18 @@ PAIR(a_buffer_of_two_is_used_again_too_early, "cuMemcpyDtoHAsync", "cuMemsetD8As
 }
 
 /* The host waits for the last stream of a chain only. */
-PAIR(the_host_waits_for_the_end_of_a_chain, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_host_waits_for_the_end_of_a_chain, a, c) {
   WAIT(follow(b, a));
   OK(cuStreamSynchronize(b));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
 /* The streams are ordered, but not in this direction. */
-PAIR(order_has_a_direction, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(order_has_a_direction, a, b) {
   WRONG(follow(a, b));
   RIGHT(follow(b, a));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 CORRECT(writers_of_a_chain, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N);
   OK(cuMemsetD8Async(m, 1, N, a));
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 2, N, b));
@@ -231,9 +179,6 @@ CORRECT(writers_of_a_chain, "") {
 }
 
 CORRECT(two_readers_between_two_writers, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   for (unsigned char i = 0; i < 3; i++) {
     OK(cuMemsetD8Async(m, i, N, a));
     OK(follow(b, a));

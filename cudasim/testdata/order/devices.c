@@ -5,7 +5,7 @@ PAIR(a_copy_between_devices_is_read, "cuMemcpyPeerAsync", "cuMemcpyDtoHAsync", "
   CUcontext second = use(1);
   CUdeviceptr n = new_memory(N);
   CUstream b = new_stream();
-  unsigned char *out = new_pinned(N);
+  unsigned char *out = new_ones(N);
   CUcontext first = use(0);
   CUdeviceptr m = new_memory(N);
   CUstream a = new_stream();
@@ -25,7 +25,7 @@ PAIR(the_source_of_a_copy_between_devices_is_written, "cuMemcpyPeerAsync", "cuMe
   CUcontext first = use(0);
   CUdeviceptr m = new_memory(N);
   CUstream a = new_stream(), b = new_stream();
-  unsigned char *in = new_pinned(N);
+  unsigned char *in = new_ones(N);
   OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
   OK(cuMemcpyPeerAsync(n, second, m, first, N, a));
   WAIT(follow(b, a));
@@ -56,7 +56,7 @@ PAIR(an_ordered_copy_between_devices, "cuMemcpyPeerAsync", "cuMemcpyDtoHAsync", 
   CUcontext second = use(1);
   CUdeviceptr n = new_memory(N);
   CUstream b = new_blocking_stream();
-  unsigned char *out = new_pinned(N);
+  unsigned char *out = new_ones(N);
   CUcontext first = use(0);
   CUdeviceptr m = new_memory(N);
   CUstream a = new_blocking_stream();
@@ -83,7 +83,7 @@ CORRECT(a_copy_between_devices_is_in_order_with_non_blocking_streams, "devices=2
   OK(cuMemcpyPeer(n, second, m, first, N));
   OK(cuMemsetD8Async(m, 8, N, new_stream()));
   use(1);
-  unsigned char *out = new_pinned(N);
+  unsigned char *out = new_ones(N);
   OK(cuMemcpyDtoHAsync_v2(out, n, N, b));
   OK(cuStreamSynchronize(b));
   expect_host(out, 7);
@@ -109,7 +109,7 @@ PAIR(page_locked_memory_between_two_devices, "cuMemcpyDtoHAsync", "cuMemcpyHtoDA
   use(0);
   CUdeviceptr m = new_memory(N);
   CUstream a = new_stream();
-  unsigned char *between = new_pinned(N);
+  unsigned char *between = new_ones(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoHAsync_v2(between, m, N, a));
   CUevent e = new_event();
@@ -127,7 +127,7 @@ PAIR(the_host_waits_for_the_wrong_device, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsyn
   use(0);
   CUdeviceptr m = new_memory(N);
   CUstream a = new_stream();
-  unsigned char *between = new_pinned(N);
+  unsigned char *between = new_ones(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoHAsync_v2(between, m, N, a));
   use(PICK(0, 1));
@@ -142,7 +142,7 @@ PAIR(legacy_streams_of_two_devices, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "d
   CUdeviceptr n = new_memory(N);
   use(0);
   CUdeviceptr m = new_memory(N);
-  unsigned char *between = new_pinned(N);
+  unsigned char *between = new_ones(N);
   CUevent e = new_event();
   OK(cuMemsetD8Async(m, 7, N, NULL));
   OK(cuMemcpyDtoHAsync_v2(between, m, N, NULL));

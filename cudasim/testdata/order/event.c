@@ -1,63 +1,31 @@
 /* Events: the work that a record covers, and the streams that a wait holds back. */
 #include "order.h"
 
-PAIR(a_wait_for_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_wait_for_an_event, a, b) {
   OK(cuEventRecord(e, a));
   WAIT(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
-PAIR(a_wait_for_the_wrong_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event(), other = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_wait_for_the_wrong_event, a, b) {
   OK(cuEventRecord(e, a));
   OK(cuMemsetD8Async(o, 7, N, c));
-  OK(cuEventRecord(other, c));
-  OK(cuStreamWaitEvent(b, PICK(e, other), 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
+  OK(cuEventRecord(f, c));
+  OK(cuStreamWaitEvent(b, PICK(e, f), 0));
 }
 
-PAIR(a_wait_in_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_wait_in_the_wrong_stream, a, b) {
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(PICK(b, c), e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* Waiting for an event that was never recorded is waiting for nothing. */
-PAIR(a_wait_before_the_record, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_wait_before_the_record, a, b) {
   WRONG(cuStreamWaitEvent(b, e, 0));
   OK(cuEventRecord(e, a));
   RIGHT(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 PAIR(a_wait_after_the_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   RIGHT(cuStreamWaitEvent(b, e, 0));
@@ -67,10 +35,6 @@ PAIR(a_wait_after_the_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(a_record_before_the_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   WRONG(cuEventRecord(e, a));
   OK(cuMemsetD8Async(m, 7, N, a));
   RIGHT(cuEventRecord(e, a));
@@ -79,39 +43,21 @@ PAIR(a_record_before_the_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   expect(n, 7);
 }
 
-PAIR(a_record_in_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_record_in_the_wrong_stream, a, b) {
   OK(cuEventRecord(e, PICK(a, c)));
   OK(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* The wait is for the latest record at the time of the call. */
-PAIR(recorded_again_elsewhere_before_the_wait, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(recorded_again_elsewhere_before_the_wait, a, b) {
   OK(cuEventRecord(e, a));
   RIGHT(cuStreamWaitEvent(b, e, 0));
   OK(cuEventRecord(e, c));
   WRONG(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* Recording again does not prolong a wait that was there before. */
 PAIR(a_wait_between_two_records, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   WRONG(cuStreamWaitEvent(b, e, 0));
@@ -123,87 +69,48 @@ PAIR(a_wait_between_two_records, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(work_after_the_record_is_not_awaited, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent first = new_event(), second = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuEventRecord(first, a));
+  OK(cuEventRecord(e, a));
   OK(cuMemsetD16Async(m, 0x0808, N / 2, a));
-  OK(cuEventRecord(second, a));
-  OK(cuStreamWaitEvent(b, PICK(second, first), 0));
+  OK(cuEventRecord(f, a));
+  OK(cuStreamWaitEvent(b, PICK(f, e), 0));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 8);
 }
 
-PAIR(the_host_waits_for_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_host_waits_for_an_event, a, b) {
   OK(cuEventRecord(e, a));
   WAIT(cuEventSynchronize(e));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 PAIR(the_host_waits_for_an_earlier_event, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent first = new_event(), second = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuEventRecord(first, a));
+  OK(cuEventRecord(e, a));
   OK(cuMemsetD16Async(m, 0x0808, N / 2, a));
-  OK(cuEventRecord(second, a));
-  OK(cuEventSynchronize(PICK(second, first)));
+  OK(cuEventRecord(f, a));
+  OK(cuEventSynchronize(PICK(f, e)));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 8);
 }
 
-PAIR(the_host_waits_for_an_event_never_recorded, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event(), never = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_host_waits_for_an_event_never_recorded, a, b) {
   OK(cuEventRecord(e, a));
-  OK(cuEventSynchronize(PICK(e, never)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
+  OK(cuEventSynchronize(PICK(e, f)));
 }
 
-PAIR(the_host_asks_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_host_asks_an_event, a, b) {
   OK(cuEventRecord(e, a));
   WAIT(poll_event(e));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
-PAIR(the_host_asks_an_event_never_recorded, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event(), never = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_host_asks_an_event_never_recorded, a, b) {
   OK(cuEventRecord(e, a));
-  OK(poll_event(PICK(e, never)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
+  OK(poll_event(PICK(e, f)));
 }
 
 /* An elapsed time is known only once both events are complete. */
 PAIR(elapsed_time_is_known, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent start = new_event(), end = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  CUevent start = new_timed_event(), end = new_timed_event();
   OK(cuEventRecord(start, a));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(end, a));
@@ -214,10 +121,7 @@ PAIR(elapsed_time_is_known, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 /* Both are complete: that of the other stream is the one that counts here. */
 PAIR(elapsed_time_between_two_streams, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent before = new_event(), start = new_event(), end = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  CUevent before = new_timed_event(), start = new_timed_event(), end = new_timed_event();
   OK(cuEventRecord(before, a));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(start, a));
@@ -228,84 +132,45 @@ PAIR(elapsed_time_between_two_streams, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "
 }
 
 /* That the event is complete already makes the wait no less an order. */
-PAIR(a_wait_for_a_completed_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_wait_for_a_completed_event, a, b) {
   OK(cuEventRecord(e, a));
   cudasim_drain();
   WAIT(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* The wait outlives the event. */
-PAIR(an_event_is_destroyed_after_the_wait, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(an_event_is_destroyed_after_the_wait, a, b) {
   OK(cuEventRecord(e, a));
   WAIT(cuStreamWaitEvent(b, e, 0));
-  end_event(e);
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
+  OK(cuEventDestroy_v2(e));
 }
 
 /* A new event knows nothing of a destroyed one, whose place it may have. */
-PAIR(an_event_in_the_place_of_a_destroyed_one, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(an_event_in_the_place_of_a_destroyed_one, a, b) {
   OK(cuEventRecord(e, a));
   RIGHT(cuStreamWaitEvent(b, e, 0));
-  end_event(e);
+  OK(cuEventDestroy_v2(e));
   CUevent next = new_event();
   WRONG(cuStreamWaitEvent(b, next, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* The record covers the work that the recording stream itself waited for. */
-PAIR(a_record_holds_what_its_stream_waited_for, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_record_holds_what_its_stream_waited_for, a, c) {
   WRONG(cuEventRecord(e, b));
   OK(follow(b, a));
   RIGHT(cuEventRecord(e, b));
   OK(cuStreamWaitEvent(c, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
 /* A record is ordered after the work that the host had waited for when it was queued. */
-PAIR(a_record_holds_what_the_host_knew, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_record_holds_what_the_host_knew, a, b) {
   WAIT(cuStreamSynchronize(a));
   OK(cuEventRecord(e, b));
   OK(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* Holding an event back stands for a slow device: it orders nothing, and nor does firing it. */
 PAIR(a_held_event_is_fired, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cudasim_event_hold(e));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
@@ -318,10 +183,6 @@ PAIR(a_held_event_is_fired, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 /* An answer that it is not complete orders nothing. The event is held back, so that the
  * answer is the same in every run. */
 PAIR(an_event_that_is_not_ready, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cudasim_event_hold(e));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
@@ -333,10 +194,6 @@ PAIR(an_event_that_is_not_ready, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(a_stream_that_is_not_ready, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cudasim_event_hold(e));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
@@ -348,10 +205,7 @@ PAIR(a_stream_that_is_not_ready, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(an_elapsed_time_that_is_not_ready, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent start = new_event(), end = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  CUevent start = new_timed_event(), end = new_timed_event();
   float milliseconds;
   OK(cudasim_event_hold(end));
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -365,10 +219,6 @@ PAIR(an_elapsed_time_that_is_not_ready, "cuMemsetD8Async", "cuMemcpyDtoDAsync", 
 }
 
 CORRECT(recorded_again_elsewhere_after_the_wait, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
@@ -379,9 +229,6 @@ CORRECT(recorded_again_elsewhere_after_the_wait, "") {
 }
 
 CORRECT(a_stream_waits_for_its_own_event, "") {
-  use(0);
-  CUstream a = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(follow(a, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
@@ -389,10 +236,6 @@ CORRECT(a_stream_waits_for_its_own_event, "") {
 }
 
 CORRECT(one_event_in_turn_for_two_streams, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N);
   for (unsigned char i = 0; i < 8; i++) {
     CUstream now = i % 2 ? b : a, next = i % 2 ? a : b;
     OK(cuMemsetD8Async(m, i, N, now));
@@ -403,10 +246,6 @@ CORRECT(one_event_in_turn_for_two_streams, "") {
 }
 
 CORRECT(many_waits_for_one_completed_event, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   OK(cuEventSynchronize(e));

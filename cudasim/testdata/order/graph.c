@@ -36,9 +36,6 @@ static CUgraphExec copying(CUdeviceptr to, CUdeviceptr from) {
 /* ---- nodes ---- */
 
 PAIR(a_node_after_one_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(a);
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -50,9 +47,6 @@ PAIR(a_node_after_one_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync",
 }
 
 PAIR(a_node_after_one_of_a_third_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   begin(a);
   OK(follow(b, a));
   OK(follow(c, a));
@@ -68,9 +62,6 @@ PAIR(a_node_after_one_of_a_third_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync",
 }
 
 PAIR(two_nodes_write, "cuMemsetD8Async", "cuMemsetD16Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(a);
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -81,9 +72,6 @@ PAIR(two_nodes_write, "cuMemsetD8Async", "cuMemsetD16Async", "") {
 }
 
 PAIR(a_node_writes_what_another_reads, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD16Async(m, 0x0808, N / 2, a));
   begin(a);
   OK(follow(b, a));
@@ -96,9 +84,6 @@ PAIR(a_node_writes_what_another_reads, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "
 }
 
 CORRECT(two_nodes_read, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   begin(a);
   OK(follow(b, a));
@@ -134,9 +119,6 @@ PAIR(a_node_of_another_device, "cuMemsetD8Async", "cuMemcpyAsync", "devices=2") 
 /* ---- launches ---- */
 
 PAIR(a_launch_after_work_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   CUgraphExec copy = copying(n, m);
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
@@ -145,9 +127,6 @@ PAIR(a_launch_after_work_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsyn
 }
 
 PAIR(work_of_another_stream_after_a_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   launch_once(setting(m, 7), a);
   WAIT(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -155,21 +134,15 @@ PAIR(work_of_another_stream_after_a_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsyn
 }
 
 CORRECT(a_launch_is_work_of_its_stream, "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   CUgraphExec copy = copying(n, m);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  launch_once(copy, s);
-  OK(cuMemcpyDtoDAsync_v2(o, n, N, s));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  launch_once(copy, a);
+  OK(cuMemcpyDtoDAsync_v2(o, n, N, a));
   expect(o, 7);
 }
 
 /* All of it, not the lane that ends the graph. */
 PAIR(the_end_of_a_launch_is_that_of_all_its_nodes, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   begin(a);
   OK(follow(b, a));
   OK(cuMemsetD16Async(o, 7, N / 2, a));
@@ -182,9 +155,6 @@ PAIR(the_end_of_a_launch_is_that_of_all_its_nodes, "cuMemsetD8Async", "cuMemcpyD
 }
 
 PAIR(a_launch_after_a_launch_of_another_graph, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   CUgraphExec set = setting(m, 7), copy = copying(n, m);
   launch_once(set, a);
   WAIT(follow(b, a));
@@ -194,9 +164,6 @@ PAIR(a_launch_after_a_launch_of_another_graph, "cuMemsetD8Async", "cuMemcpyDtoDA
 
 /* The manual: an executable graph does not run concurrently with itself. */
 PAIR(launches_of_one_executable_graph, "cuMemsetD8Async", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   CUgraphExec x = setting(m, 7), y = setting(m, 7);
   OK(cuGraphLaunch(x, a));
   OK(cuGraphLaunch(PICK(x, y), b));
@@ -207,9 +174,6 @@ PAIR(launches_of_one_executable_graph, "cuMemsetD8Async", "cuMemsetD8Async", "")
 
 /* And the stream of the later launch comes after that of the earlier. */
 PAIR(work_after_the_second_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   CUgraphExec x = setting(o, 7);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuGraphLaunch(x, a));
@@ -220,9 +184,6 @@ PAIR(work_after_the_second_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(an_upload_comes_after_launches, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   CUgraphExec x = setting(m, 7);
   OK(cuGraphLaunch(x, a));
   WAIT(cuGraphUpload(x, b));
@@ -233,9 +194,6 @@ PAIR(an_upload_comes_after_launches, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "")
 
 /* Nodes of the second launch that begin it come after those that end the first. */
 CORRECT(launched_again_and_again, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 8, N, a));
   begin(a);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
@@ -249,31 +207,22 @@ CORRECT(launched_again_and_again, "") {
 }
 
 PAIR(a_launch_in_a_blocking_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream blocking = new_blocking_stream(), other = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  launch_once(setting(m, 7), PICK(blocking, other));
+  launch_once(setting(m, 7), PICK(x, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, NULL));
   expect(n, 7);
 }
 
 PAIR(a_launch_in_the_legacy_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream blocking = new_blocking_stream(), other = new_stream(), last = new_blocking_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), o = new_memory(N);
   CUgraphExec copy = copying(n, m);
-  OK(cuMemsetD8Async(m, 7, N, PICK(blocking, other)));
+  OK(cuMemsetD8Async(m, 7, N, PICK(x, a)));
   launch_once(copy, NULL);
-  OK(cuMemcpyDtoDAsync_v2(o, n, N, last));
+  OK(cuMemcpyDtoDAsync_v2(o, n, N, y));
   expect(o, 7);
 }
 
 /* ---- the host ---- */
 
 PAIR(the_host_waits_for_a_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   launch_once(setting(m, 7), a);
   WAIT(cuStreamSynchronize(a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -281,9 +230,6 @@ PAIR(the_host_waits_for_a_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(the_host_waited_before_a_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   CUgraphExec copy = copying(n, m);
   OK(cuMemsetD8Async(m, 7, N, a));
   RIGHT(cuStreamSynchronize(a));
@@ -293,59 +239,45 @@ PAIR(the_host_waited_before_a_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", ""
 }
 
 PAIR(the_host_reads_what_a_graph_wrote, "cuMemcpyDtoHAsync", "cudasim_host_read", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *p = new_pinned(N);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  begin(s);
-  OK(cuMemcpyDtoHAsync_v2(p, m, N, s));
-  launch_once(end(s), s);
-  WAIT(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  begin(a);
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
+  launch_once(end(a), a);
+  WAIT(cuStreamSynchronize(a));
   cudasim_host_read(p, N);
   expect_host(p, 7);
 }
 
 CHANGES(a_source_that_a_graph_reads, "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *p = new_pinned(N);
   memset(p, 7, N);
-  begin(s);
-  OK(cuMemcpyHtoDAsync_v2(m, p, N, s));
-  launch_once(end(s), s);
-  WAIT(cuStreamSynchronize(s));
+  begin(a);
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
+  launch_once(end(a), a);
+  WAIT(cuStreamSynchronize(a));
   memset(p, 8, N);
   expect(m, 7);
 }
 
 /* A launch reads no pageable memory ahead. */
 CHANGES(a_pageable_source_that_a_graph_reads, "cuMemcpyHtoDAsync", "pageable_async=*") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *p = new_pageable(N);
-  begin(s);
-  OK(cuMemcpyHtoDAsync_v2(m, p, N, s));
-  CUgraphExec x = end(s);
+  begin(a);
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
+  CUgraphExec x = end(a);
   memset(p, 7, N);
-  launch_once(x, s);
-  WAIT(cuStreamSynchronize(s));
+  launch_once(x, a);
+  WAIT(cuStreamSynchronize(a));
   memset(p, 8, N);
   expect(m, 7);
 }
 
 READS_GARBAGE(a_pageable_destination_of_a_graph, "pageable_async=*") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *p = new_pageable(N);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  begin(s);
-  OK(cuMemcpyDtoHAsync_v2(p, m, N, s));
-  launch_once(end(s), s);
-  WAIT(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  begin(a);
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
+  launch_once(end(a), a);
+  WAIT(cuStreamSynchronize(a));
   SAME(p[0], wrong ? 0xa5 : 7);
 }
 
@@ -353,8 +285,6 @@ READS_GARBAGE(a_pageable_destination_of_a_graph, "pageable_async=*") {
 CORRECT(the_host_waits_for_a_function_of_a_graph, "") {
   static atomic_bool done;
   use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   done = false;
   begin(a);
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -369,8 +299,6 @@ CORRECT(the_host_waits_for_a_function_of_a_graph, "") {
 PAIR(a_node_after_a_host_function, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   static atomic_bool go;
   use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   go = false;
   begin(a);
   OK(follow(b, a));
@@ -387,10 +315,6 @@ PAIR(a_node_after_a_host_function, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 /* ---- events ---- */
 
 PAIR(a_wait_for_an_event_that_a_graph_records, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL));
@@ -401,10 +325,6 @@ PAIR(a_wait_for_an_event_that_a_graph_records, "cuMemsetD8Async", "cuMemcpyDtoDA
 }
 
 PAIR(a_graph_records_an_event_after_its_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(a);
   WRONG(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL));
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -416,10 +336,6 @@ PAIR(a_graph_records_an_event_after_its_work, "cuMemsetD8Async", "cuMemcpyDtoDAs
 }
 
 PAIR(a_graph_waits_for_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(b);
   WAIT(cuStreamWaitEvent(b, e, CU_EVENT_WAIT_EXTERNAL));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -432,10 +348,6 @@ PAIR(a_graph_waits_for_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 /* What comes after the wait in another stream of the capture has waited, too: also for a complete event. */
 PAIR(a_node_after_a_wait_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(a);
   OK(follow(b, a));
   OK(cuStreamWaitEvent(a, e, CU_EVENT_WAIT_EXTERNAL));
@@ -451,10 +363,6 @@ PAIR(a_node_after_a_wait_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsyn
 
 /* As a record in a stream counts for all that is queued later. */
 PAIR(a_graph_waits_for_a_record_of_its_own, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   begin(a);
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, a));

@@ -4,9 +4,6 @@
 /* The host waits for the flag in both variants; the flag implies that the work before the function
  * is done. */
 PAIR(a_host_function_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool done;
   done = false;
   WRONG(cuLaunchHostFunc(a, raise_flag, &done));
@@ -24,9 +21,6 @@ static void raise_flag_of_stream(CUstream stream, CUresult status, void *flag) {
 }
 
 PAIR(a_stream_callback_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool done;
   done = false;
   WRONG(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
@@ -38,9 +32,6 @@ PAIR(a_stream_callback_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "
 }
 
 PAIR(a_host_function_of_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool done;
   done = false;
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -53,9 +44,6 @@ PAIR(a_host_function_of_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync"
 /* The work behind the function waits until the host lets it go: is the host after the
  * other stream by then? */
 PAIR(a_host_function_waits_for_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool open;
   open = false;
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -68,9 +56,6 @@ PAIR(a_host_function_waits_for_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync",
 
 /* A write that is queued only after the copy, and still comes before it. */
 PAIR(work_that_is_queued_later_and_comes_first, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool open;
   open = false;
   OK(cuLaunchHostFunc(b, await_flag, &open));
@@ -83,9 +68,6 @@ PAIR(work_that_is_queued_later_and_comes_first, "cuMemcpyDtoDAsync", "cuMemsetD8
 
 /* Another stream waits for an event behind the function: it is as late. */
 PAIR(an_event_behind_a_host_function, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool open;
   open = false;
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -102,23 +84,15 @@ static void declare_read(void *memory) { cudasim_host_read(memory, N); }
 static void declare_write(void *memory) { cudasim_host_write(memory, N); }
 
 PAIR(a_host_function_reads_in_another_stream, "cuMemcpyDtoHAsync", "cudasim_host_read", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *out = new_pinned(N);
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
   WAIT(follow(b, a));
-  OK(cuLaunchHostFunc(b, declare_read, out));
+  OK(cuLaunchHostFunc(b, declare_read, p));
 }
 
 PAIR(a_host_function_writes_in_another_stream, "cudasim_host_write", "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *in = new_pinned(N);
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, b));
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, b));
   WAIT(follow(a, b));
-  OK(cuLaunchHostFunc(a, declare_write, in));
+  OK(cuLaunchHostFunc(a, declare_write, p));
 }
 
 struct filled {
@@ -126,7 +100,7 @@ struct filled {
   unsigned char value;
 };
 
-static void fill(void *data) {
+static void fill_late(void *data) {
   struct filled *filled = data;
   cudasim_host_write(filled->memory, N);
   memset(filled->memory, filled->value, N);
@@ -134,39 +108,29 @@ static void fill(void *data) {
 
 /* The source is not yet there when the copy is queued: that is no change while it is pending. */
 CORRECT(a_host_function_fills_the_source, "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
   static struct filled filled;
-  filled = (struct filled){new_pinned(N), 7};
-  OK(cuLaunchHostFunc(s, fill, &filled));
-  OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, s));
+  filled = (struct filled){new_ones(N), 7};
+  OK(cuLaunchHostFunc(a, fill_late, &filled));
+  OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, a));
   expect(m, 7);
 }
 
 CORRECT(a_host_function_fills_the_source_for_another_stream, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   static struct filled filled;
-  filled = (struct filled){new_pinned(N), 7};
-  OK(cuLaunchHostFunc(a, fill, &filled));
+  filled = (struct filled){new_ones(N), 7};
+  OK(cuLaunchHostFunc(a, fill_late, &filled));
   OK(follow(b, a));
   OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, b));
   expect(m, 7);
 }
 
 CORRECT(the_host_fills_the_source_and_lets_the_stream_go, "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *in = new_pinned(N);
   static atomic_bool open;
   open = false;
-  OK(cuLaunchHostFunc(s, await_flag, &open));
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, s));
-  memset(in, 7, N);
-  cudasim_host_write(in, N);
+  OK(cuLaunchHostFunc(a, await_flag, &open));
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
+  memset(p, 7, N);
+  cudasim_host_write(p, N);
   raise_flag(&open);
   expect(m, 7);
 }
@@ -179,26 +143,19 @@ static void look(void *memory) {
 }
 
 CORRECT(a_host_function_reads_what_its_stream_wrote, "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *out = new_pinned(N);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
-  OK(cuLaunchHostFunc(s, look, out));
-  OK(cuMemsetD8Async(m, 8, N, s));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
+  OK(cuLaunchHostFunc(a, look, p));
+  OK(cuMemsetD8Async(m, 8, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
+  OK(cuStreamSynchronize(a));
   CHECK(seen == 7);
-  expect_host(out, 8);
+  expect_host(p, 8);
 }
 
 /* Two functions pass a flag on: the second stream is ordered after the first one without an
  * event. */
 CORRECT(one_host_function_waits_for_another, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool done;
   done = false;
   OK(cuMemsetD8Async(m, 7, N, a));

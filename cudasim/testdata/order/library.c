@@ -14,10 +14,6 @@ static CUresult ask(CUevent event, uintptr_t key) {
 }
 
 PAIR(a_query_of_a_library_tells_the_program_nothing, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   OK(ask(e, m));
@@ -28,10 +24,6 @@ PAIR(a_query_of_a_library_tells_the_program_nothing, "cuMemsetD8Async", "cuMemcp
 }
 
 PAIR(a_program_learns_what_is_published, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   cudasim_give_back(m);
@@ -44,15 +36,11 @@ PAIR(a_program_learns_what_is_published, "cuMemsetD8Async", "cuMemcpyDtoDAsync",
 }
 
 PAIR(memory_is_kept_when_no_work_uses_it, "cuMemsetD8Async", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event(), other = new_event();
-  CUdeviceptr m = new_memory(N);
-  OK(cuEventRecord(other, b));
+  OK(cuEventRecord(f, b));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   cudasim_give_back(m);
-  OK(ask(PICK(e, other), m));
+  OK(ask(PICK(e, f), m));
   cudasim_keep(m, N);
   cudasim_hand_out(m, N);
   expect(m, 7);
@@ -60,9 +48,6 @@ PAIR(memory_is_kept_when_no_work_uses_it, "cuMemsetD8Async", "cuMemsetD8Async", 
 
 /* What was learned about one piece of memory says nothing of another. */
 PAIR(memory_is_not_kept_for_what_is_known_of_another, "cuMemsetD8Async", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream();
-  CUevent e = new_event();
   CUdeviceptr m = new_memory(2 * N), n = m + N;
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
@@ -76,9 +61,6 @@ PAIR(memory_is_not_kept_for_what_is_known_of_another, "cuMemsetD8Async", "cuMems
 }
 
 PAIR(memory_is_used_while_a_library_keeps_it, "cuMemsetD8Async", "library", "") {
-  use(0);
-  CUstream a = new_stream();
-  CUdeviceptr m = new_memory(N);
   cudasim_keep(m, N);
   mark();
   if (!wrong) cudasim_hand_out(m, N);
@@ -90,10 +72,6 @@ PAIR(memory_is_used_while_a_library_keeps_it, "cuMemsetD8Async", "library", "") 
 
 /* The second user is ordered after the first, as the library knows and the program does not. */
 CORRECT(memory_is_handed_to_the_next_user, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   cudasim_give_back(m);
@@ -105,15 +83,12 @@ CORRECT(memory_is_handed_to_the_next_user, "") {
 }
 
 PAIR(pool_memory_is_freed_when_no_work_uses_it, "cuMemsetD8Async", "cuMemFreeAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event(), other = new_event();
-  OK(cuEventRecord(other, b));
-  CUdeviceptr m = pooled(a);
+  OK(cuEventRecord(f, b));
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
   cudasim_give_back(m);
-  OK(ask(PICK(e, other), m));
+  OK(ask(PICK(e, f), m));
   uintptr_t key = m;
   cudasim_internal_begin(&key, 1);
   OK(cuMemFreeAsync(m, b));
@@ -122,10 +97,7 @@ PAIR(pool_memory_is_freed_when_no_work_uses_it, "cuMemsetD8Async", "cuMemFreeAsy
 
 /* The free knows what the library learned; later work of its stream does not. */
 PAIR(a_stream_does_not_learn_what_a_library_knows, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = pooled(a), n = new_memory(N), o = new_memory(N);
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemsetD8Async(n, 7, N, a));
   OK(cuEventRecord(e, a));
@@ -140,43 +112,25 @@ PAIR(a_stream_does_not_learn_what_a_library_knows, "cuMemsetD8Async", "cuMemcpyD
   expect(o, 7);
 }
 
-PAIR(a_stream_that_is_handed_out_is_a_new_one, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event(), second = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(a_stream_that_is_handed_out_is_a_new_one, a, b) {
   OK(cuEventRecord(e, a));
   cudasim_drain();
   cudasim_hand_out((uintptr_t)a, 0);
-  OK(cuEventRecord(second, a));
-  OK(cuStreamWaitEvent(b, second, 0));
+  OK(cuEventRecord(f, a));
+  OK(cuStreamWaitEvent(b, f, 0));
   WAIT(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
-PAIR(an_event_that_is_handed_out_was_never_recorded, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(an_event_that_is_handed_out_was_never_recorded, a, b) {
   OK(cuEventRecord(e, a));
   cudasim_drain();
   cudasim_hand_out((uintptr_t)e, 0);
   RIGHT(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* A thread that acts on what a library has learned may give memory back. */
 PAIR(a_thread_acts_on_what_is_known, "cuMemsetD8Async", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N);
   const uintptr_t key = 1;
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecord(e, a));
@@ -193,10 +147,6 @@ PAIR(a_thread_acts_on_what_is_known, "cuMemsetD8Async", "cuMemsetD8Async", "") {
 
 /* The reader has ended, as the library knows; the program must wait for it before it writes. */
 PAIR(memory_that_was_read_may_be_given_back, "cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   OK(cuEventRecord(e, a));
   cudasim_give_back(n);
@@ -209,10 +159,6 @@ PAIR(memory_that_was_read_may_be_given_back, "cuMemcpyDtoDAsync", "cuMemcpyDtoDA
 }
 
 PAIR(memory_that_was_read_is_written_after_a_wait, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   OK(cuEventRecord(e, a));
   OK(ask(e, n));

@@ -22,46 +22,58 @@ void add_program(struct program *p) {
 
 void mark(void) { marks++; }
 
-void fail(const char *file, int line, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
+/* Ends the process: not by exit, whose handlers wait for locks that threads may hold. */
+_Noreturn static void fail(const char *format, va_list args) {
   if (program != NULL) fprintf(stderr, "%s, %s, run %ld: ", program->name, wrong ? "wrong" : "right", run_number);
-  fprintf(stderr, "%s:%d: ", file, line);
   vfprintf(stderr, format, args);
   fputc('\n', stderr);
-  va_end(args);
-  _exit(1); /* not exit: threads may hold locks that its handlers wait for */
+  _exit(1);
+}
+
+void stop(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fail(format, args);
+}
+
+void differs(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fail(format, args);
+}
+
+void skip(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fail(format, args);
 }
 
 /* Work that meets freed memory ends its context, if it happens to come that late. Only
  * wrong variants do it. */
-void check_result(const char *file, int line, const char *call, int got, int want) {
-  if (got == want || (wrong && want == CUDA_SUCCESS && got == CUDA_ERROR_ILLEGAL_ADDRESS)) return;
-  fail(file, line, "%s is %d, want %d", call, got, want);
+void check_success(const char *call, CUresult got) {
+  if (got != CUDA_SUCCESS && !(wrong && got == CUDA_ERROR_ILLEGAL_ADDRESS)) stop("%s is %d", call, got);
+}
+
+void check_result(const char *call, CUresult got, CUresult want, CUresult or_this) {
+  if (got != want && got != or_this) stop("%s is %d, not %d", call, got, want);
+}
+
+void check_same(const char *what, long long got, long long want) {
+  if (got != want) stop("%s is %lld, not %lld", what, got, want);
 }
 
 /* ---- the report ---- */
-
-static char *report(void) {
-  size_t size = cudasim_report(NULL, 0), enough;
-  char *text = malloc(size);
-  while ((enough = cudasim_report(text, size)) > size) {
-    size = enough;
-    text = realloc(text, size);
-  }
-  return text;
-}
 
 /* Calls see for each text of the list of violations, which it cuts out of the report. */
 static int each_violation(char *text, bool (*see)(const char *violation)) {
   int seen = 0;
   char *at = strstr(text, "\"violations\":");
-  if (at == NULL || (at = strchr(at, '[')) == NULL) fail(__FILE__, __LINE__, "no violations in: %s", text);
+  if (at == NULL || (at = strchr(at, '[')) == NULL) stop("no violations in: %s", text);
   while (*++at != ']' && *at != 0) {
     if (*at != '"') continue;
     char *start = ++at;
     for (; *at != '"'; at++)
-      if (*at == 0 || (*at == '\\' && *++at == 0)) fail(__FILE__, __LINE__, "no JSON: %s", text);
+      if (*at == 0 || (*at == '\\' && *++at == 0)) stop("no JSON: %s", text);
     *at = 0;
     seen += see(start);
   }
@@ -100,21 +112,21 @@ static bool is_unexpected(const char *violation) {
 
 /* The list of violations is cut up while it is read, so each question has a report of its own. */
 static int count_violations(bool (*see)(const char *violation)) {
-  char *text = report();
+  char *text = simulator_report();
   int n = each_violation(text, see);
   free(text);
   return n;
 }
 
 static void judge_right(void) {
-  if (count_violations(is_any) > 0) fail(__FILE__, __LINE__, "a correct program is reported");
+  if (count_violations(is_any) > 0) stop("a correct program is reported");
 }
 
 static void judge_wrong(void) {
   bool silent = program->proof != GARBAGE && count_violations(is_expected) == 0;
   if (!silent && count_violations(is_unexpected) == 0) return;
   count_violations(is_any);
-  fail(__FILE__, __LINE__, "%s and %s are named by %s", program->calls[0], program->calls[1],
+  stop("%s and %s are named by %s", program->calls[0], program->calls[1],
        silent ? "no violation" : "a violation, but another one names neither");
 }
 
@@ -123,10 +135,7 @@ static void judge_wrong(void) {
 enum { LIMIT = 64, DEVICES = 4 };
 
 static struct {
-  CUstream streams[LIMIT];
-  CUevent events[LIMIT];
-  CUdeviceptr memory[LIMIT];
-  void *pinned[LIMIT], *registered[LIMIT], *pageable[LIMIT];
+  void *registered[LIMIT], *pageable[LIMIT];
   CUcontext contexts[DEVICES];
   struct {
     const unsigned char *host;
@@ -134,9 +143,8 @@ static struct {
     CUcontext context;
     unsigned char value;
   } expected[LIMIT];
-  int stream_count, event_count, memory_count, pinned_count, registered_count, pageable_count, context_count,
-      expected_count;
-} made;
+  int registered_count, pageable_count, context_count, expected_count;
+} own;
 
 #define ADD(list, count, value)                          \
   do {                                                   \
@@ -144,78 +152,22 @@ static struct {
     (list)[count++] = (value);                           \
   } while (0)
 
-/* Primary contexts live as long as the process: the state that the checker keeps per context must
- * stay valid over the runs. */
-static CUcontext primary[DEVICES];
-static int references[DEVICES];
-
-CUcontext use(int ordinal) {
-  if (primary[ordinal] == NULL) {
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&primary[ordinal], ordinal));
-    references[ordinal]++;
-  }
-  OK(cuCtxSetCurrent(primary[ordinal]));
-  return primary[ordinal];
-}
-
 CUcontext new_context(int ordinal) {
   CUcontext context;
   OK(cuInit(0));
   OK(cuCtxCreate_v2(&context, 0, ordinal));
-  ADD(made.contexts, made.context_count, context);
+  ADD(own.contexts, own.context_count, context);
   return context;
 }
 
-static CUstream make_stream(unsigned flags) {
-  CUstream stream;
-  OK(cuStreamCreate(&stream, flags));
-  ADD(made.streams, made.stream_count, stream);
-  return stream;
-}
-
-CUstream new_stream(void) { return make_stream(CU_STREAM_NON_BLOCKING); }
-CUstream new_blocking_stream(void) { return make_stream(CU_STREAM_DEFAULT); }
-
-CUevent new_event(void) {
-  CUevent event;
-  OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
-  ADD(made.events, made.event_count, event);
-  return event;
-}
-
-static void keep(CUdeviceptr memory) { ADD(made.memory, made.memory_count, memory); }
-
-CUdeviceptr new_memory(size_t size) {
-  CUdeviceptr memory;
-  OK(cuMemAlloc_v2(&memory, size));
-  keep(memory);
-  return memory;
-}
-
-CUdeviceptr new_managed(size_t size) {
-  CUdeviceptr memory;
-  OK(cuMemAllocManaged(&memory, size, CU_MEM_ATTACH_GLOBAL));
-  keep(memory);
-  return memory;
-}
-
-CUdeviceptr pooled(CUstream stream) {
-  CUdeviceptr memory = 0;
-  OK(cuMemAllocAsync(&memory, N, stream));
-  return memory;
-}
-
 CUdeviceptr new_pooled(CUstream stream) {
-  CUdeviceptr memory = pooled(stream);
-  keep(memory);
+  CUdeviceptr memory = allocate(N, stream);
+  made(MEMORY, (void *)memory);
   return memory;
 }
 
-unsigned char *new_pinned(size_t size) {
-  void *memory;
-  OK(cuMemAllocHost_v2(&memory, size));
-  ADD(made.pinned, made.pinned_count, memory);
+unsigned char *new_ones(size_t size) {
+  unsigned char *memory = new_pinned(size);
   memset(memory, 1, size);
   return memory;
 }
@@ -224,7 +176,7 @@ unsigned char *new_pinned(size_t size) {
 void *new_pageable(size_t size) {
   void *memory = malloc(size);
   CHECK(memory != NULL);
-  ADD(made.pageable, made.pageable_count, memory);
+  ADD(own.pageable, own.pageable_count, memory);
   memset(memory, 1, size);
   return memory;
 }
@@ -232,22 +184,8 @@ void *new_pageable(size_t size) {
 void *new_registered(size_t size) {
   void *memory = new_pageable(size);
   OK(cuMemHostRegister_v2(memory, size, 0));
-  ADD(made.registered, made.registered_count, memory);
+  ADD(own.registered, own.registered_count, memory);
   return memory;
-}
-
-void end_stream(CUstream stream) {
-  int i = 0;
-  while (made.streams[i] != stream) i++;
-  made.streams[i] = made.streams[--made.stream_count];
-  OK(cuStreamDestroy_v2(stream));
-}
-
-void end_event(CUevent event) {
-  int i = 0;
-  while (made.events[i] != event) i++;
-  made.events[i] = made.events[--made.event_count];
-  OK(cuEventDestroy_v2(event));
 }
 
 CUresult follow(CUstream later, CUstream earlier) {
@@ -283,26 +221,14 @@ void await_flag(void *flag) {
   while (!*(atomic_bool *)flag) nap_briefly();
 }
 
-static void *run_thread(void *data) {
-  struct thread *thread = data;
-  thread->run(thread->data);
-  return NULL;
-}
-
-void on_thread(void (*run)(void *), void *data) {
-  struct thread thread = {.run = run, .data = data};
-  CHECK(pthread_create(&thread.id, NULL, run_thread, &thread) == 0);
-  CHECK(pthread_join(thread.id, NULL) == 0);
-}
-
 static void add_expected(const unsigned char *host, CUdeviceptr device, unsigned char value) {
-  int i = made.expected_count;
+  int i = own.expected_count;
   CHECK(i < LIMIT);
-  made.expected[i].host = host;
-  made.expected[i].device = device;
-  made.expected[i].value = value;
-  OK(cuCtxGetCurrent(&made.expected[i].context));
-  made.expected_count++;
+  own.expected[i].host = host;
+  own.expected[i].device = device;
+  own.expected[i].value = value;
+  OK(cuCtxGetCurrent(&own.expected[i].context));
+  own.expected_count++;
 }
 
 void expect(CUdeviceptr memory, unsigned char value) { add_expected(NULL, memory, value); }
@@ -310,55 +236,54 @@ void expect_host(const void *memory, unsigned char value) { add_expected(memory,
 
 static void check_expected(void) {
   unsigned char bytes[N];
-  for (int i = 0; i < made.expected_count && !wrong; i++) {
-    const unsigned char *host = made.expected[i].host;
-    OK(cuCtxSetCurrent(made.expected[i].context));
+  for (int i = 0; i < own.expected_count && !wrong; i++) {
+    const unsigned char *host = own.expected[i].host;
+    OK(cuCtxSetCurrent(own.expected[i].context));
     if (host != NULL)
       memcpy(bytes, host, N);
     else
-      OK(cuMemcpyDtoH_v2(bytes, made.expected[i].device, N));
-    for (int k = 0; k < N; k++) SAME(bytes[k], made.expected[i].value);
+      OK(cuMemcpyDtoH_v2(bytes, own.expected[i].device, N));
+    for (int k = 0; k < N; k++) SAME(bytes[k], own.expected[i].value);
   }
 }
 
-/* A context of a wrong variant may be broken; a new one takes its place. */
+/* A context of a wrong variant may be broken; a new one takes its place, and what was made went with it. */
 static void settle_contexts(void) {
-  bool broken[DEVICES] = {false};
+  bool broken[DEVICES] = {false}, any = false;
   for (int d = 0; d < DEVICES; d++) {
-    if (primary[d] == NULL) continue;
+    if (!is_used(d)) continue;
     use(d);
     CUresult r = cuCtxSynchronize();
     broken[d] = wrong && r == CUDA_ERROR_ILLEGAL_ADDRESS;
+    any = any || broken[d];
     if (!broken[d]) OK(r);
   }
-  for (int i = 0; i < made.context_count; i++) {
-    OK(cuCtxSetCurrent(made.contexts[i]));
+  for (int i = 0; i < own.context_count; i++) {
+    OK(cuCtxSetCurrent(own.contexts[i]));
     OK(cuCtxSynchronize());
   }
-  for (int d = 0; d < DEVICES; d++) {
-    if (!broken[d]) continue;
-    OK(cuDevicePrimaryCtxReset_v2(d));
-    primary[d] = NULL;
-    memset(&made, 0, sizeof made); /* went with it */
-  }
+  for (int d = 0; d < DEVICES; d++)
+    if (broken[d]) reset(d);
+  if (!any) return;
+  forget_objects();
+  memset(&own, 0, sizeof own);
 }
 
 static void clean_up(void) {
-  for (int i = 0; i < made.stream_count; i++) OK(cuStreamDestroy_v2(made.streams[i]));
-  for (int i = 0; i < made.event_count; i++) OK(cuEventDestroy_v2(made.events[i]));
-  for (int i = 0; i < made.memory_count; i++) OK(cuMemFree_v2(made.memory[i]));
-  for (int i = 0; i < made.registered_count; i++) OK(cuMemHostUnregister(made.registered[i]));
-  for (int i = 0; i < made.pinned_count; i++) OK(cuMemFreeHost(made.pinned[i]));
-  for (int i = 0; i < made.pageable_count; i++) free(made.pageable[i]);
-  for (int i = 0; i < made.context_count; i++) OK(cuCtxDestroy_v2(made.contexts[i]));
-  memset(&made, 0, sizeof made);
+  for (int i = 0; i < own.registered_count; i++) OK(cuMemHostUnregister(own.registered[i]));
+  end_rule();
+  for (int i = 0; i < own.pageable_count; i++) free(own.pageable[i]);
+  for (int i = 0; i < own.context_count; i++) OK(cuCtxDestroy_v2(own.contexts[i]));
+  memset(&own, 0, sizeof own);
   OK(cuCtxSetCurrent(NULL));
 }
 
 static void run_once(void) {
   marks = 0;
+  use(0);
+  begin_rule();
   program->run();
-  if (marks != (program->proof != NOTHING)) fail(__FILE__, __LINE__, "%d places are marked", (int)marks);
+  if (marks != (program->proof != NOTHING)) stop("%d places are marked", (int)marks);
 }
 
 static void run_and_judge(void) {
@@ -381,7 +306,7 @@ static void list(void) {
 static const struct program *find(const char *name) {
   const struct program *p = programs;
   while (p != NULL && strcmp(p->name, name) != 0) p = p->next;
-  if (p == NULL) fail(__FILE__, __LINE__, "no program %s", name);
+  if (p == NULL) stop("no program %s", name);
   return p;
 }
 
@@ -396,11 +321,12 @@ static void run_all(bool both, long runs) {
 }
 
 int main(int argc, char **argv) {
+  load_driver();
   if (argc == 2 && strcmp(argv[1], "--list") == 0) {
     list();
     return 0;
   }
-  if (argc != 4) fail(__FILE__, __LINE__, "usage: order --list | order NAME,... right|wrong|both RUNS|exit");
+  if (argc != 4) stop("usage: order --list | order NAME,... right|wrong|both RUNS|exit");
   wrong = strcmp(argv[2], "wrong") == 0;
   for (char *name = strtok(argv[1], ","); name != NULL; name = strtok(NULL, ",")) {
     program = find(name);
@@ -411,7 +337,5 @@ int main(int argc, char **argv) {
     }
     run_all(strcmp(argv[2], "both") == 0, strtol(argv[3], NULL, 10));
   }
-  for (int d = 0; d < DEVICES; d++)
-    while (references[d]-- > 0) OK(cuDevicePrimaryCtxRelease_v2(d));
   return 0;
 }

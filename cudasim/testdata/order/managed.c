@@ -7,20 +7,15 @@
 static void *host_address(CUdeviceptr device) { return (void *)(uintptr_t)device; }
 
 PAIR(managed_memory_is_read_while_the_device_fills_other, "cuMemsetD8Async", "cudasim_host_read", EXCLUSIVE) {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_managed(N), other = new_memory(N);
-  OK(cuMemsetD8Async(other, 7, N, s));
-  WAIT(cuStreamSynchronize(s));
+  CUdeviceptr m = new_managed(N);
+  OK(cuMemsetD8Async(n, 7, N, a));
+  WAIT(cuStreamSynchronize(a));
   cudasim_host_read(host_address(m), N);
 }
 
 PAIR(managed_memory_is_written_while_the_device_copies_other, "cuMemcpyDtoDAsync", "cudasim_host_write", EXCLUSIVE) {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_managed(N), from = new_memory(N), to = new_memory(N);
-  OK(cuMemcpyDtoDAsync_v2(to, from, N, a));
+  CUdeviceptr m = new_managed(N);
+  OK(cuMemcpyDtoDAsync_v2(o, n, N, a));
   OK(cuEventRecord(e, a));
   OK(cuStreamSynchronize(b));
   WAIT(poll_event(e));
@@ -28,22 +23,18 @@ PAIR(managed_memory_is_written_while_the_device_copies_other, "cuMemcpyDtoDAsync
 }
 
 PAIR(managed_memory_is_read_while_one_of_two_streams_works, "cuMemsetD8Async", "cudasim_host_read", EXCLUSIVE) {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_managed(N), other = new_memory(N);
+  CUdeviceptr m = new_managed(N);
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuMemsetD8Async(other, 7, N, b));
+  OK(cuMemsetD8Async(n, 7, N, b));
   OK(cuStreamSynchronize(a));
   WAIT(cuStreamSynchronize(b));
   cudasim_host_read(host_address(m), N);
 }
 
 PAIR(managed_memory_is_read_while_a_stream_that_is_gone_works, "cuMemsetD8Async", "cudasim_host_read", EXCLUSIVE) {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_managed(N), other = new_memory(N);
-  OK(cuMemsetD8Async(other, 7, N, s));
-  end_stream(s);
+  CUdeviceptr m = new_managed(N);
+  OK(cuMemsetD8Async(n, 7, N, a));
+  OK(cuStreamDestroy_v2(a));
   WAIT(cuCtxSynchronize());
   cudasim_host_read(host_address(m), N);
 }
@@ -64,36 +55,28 @@ PAIR(managed_memory_is_read_while_its_own_device_works, "cuMemsetD8Async", "cuda
 
 /* An event is no work, and page-locked memory is the host's at any time. */
 CORRECT(what_a_working_device_does_not_forbid, EXCLUSIVE) {
-  use(0);
-  CUstream s = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_managed(N), other = new_memory(N);
-  unsigned char *pinned = new_pinned(N);
+  CUdeviceptr m = new_managed(N);
   cudasim_host_write(host_address(m), N);
-  OK(cuMemsetD8Async(m, 7, N, s));
+  OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuCtxSynchronize());
-  OK(cuEventRecord(e, s));
+  OK(cuEventRecord(e, a));
   cudasim_host_read(host_address(m), N);
-  OK(cuMemsetD8Async(other, 7, N, s));
-  cudasim_host_write(pinned, N);
+  OK(cuMemsetD8Async(n, 7, N, a));
+  cudasim_host_write(p, N);
 }
 
 /* Until it is attached elsewhere, no device uses this memory. */
 CORRECT(managed_memory_that_is_attached_to_the_host, EXCLUSIVE) {
   enum { ATTACH_HOST = 2 };
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m, other = new_memory(N);
+  CUdeviceptr m;
   OK(cuMemAllocManaged(&m, N, ATTACH_HOST));
-  OK(cuMemsetD8Async(other, 7, N, s));
+  OK(cuMemsetD8Async(n, 7, N, a));
   cudasim_host_write(host_address(m), N);
   OK(cuMemFree_v2(m));
 }
 
 CORRECT(concurrent_managed_access, "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_managed(N), other = new_memory(N);
-  OK(cuMemsetD8Async(other, 7, N, s));
+  CUdeviceptr m = new_managed(N);
+  OK(cuMemsetD8Async(n, 7, N, a));
   cudasim_host_write(host_address(m), N);
 }

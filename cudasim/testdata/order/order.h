@@ -6,8 +6,7 @@
  * every run, so that a missing wait is missing always. */
 #pragma once
 
-/* The driver API as the rules of the simulator declare it, and their checks. */
-#include "../rules.h"
+#include "../simulator.h"
 
 /* ---- programs ---- */
 
@@ -40,6 +39,16 @@ void add_program(struct program *program);
 
 /* PAIR(name, first call, second call, options) { ... } */
 #define PAIR(id, first, second, machine) PROGRAM(id, .proof = VIOLATION, .calls = {first, second}, .options = machine)
+/* Fills m in one stream and copies it in another one: the block is what is between. */
+#define FILL_AND_COPY(id, writer, reader)                \
+  static void between_##id(void);                        \
+  PAIR(id, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") { \
+    OK(cuMemsetD8Async(m, 7, N, writer));                \
+    between_##id();                                      \
+    OK(cuMemcpyDtoDAsync_v2(n, m, N, reader));           \
+    expect(n, 7);                                        \
+  }                                                      \
+  static void between_##id(void)
 /* A correct program that looks as if it were not. */
 #define CORRECT(id, machine) PROGRAM(id, .proof = NOTHING, .options = machine)
 /* The source that this call reads is overwritten by the host, which declares nothing. */
@@ -70,36 +79,13 @@ void mark(void);
     if (wrong) OK(call); \
   } while (0)
 
-/* ---- control of the simulator that rules.h does not declare ---- */
+/* ---- helpers ---- */
 
-void cudasim_host_read(const void *address, size_t size);
-void cudasim_host_write(void *address, size_t size);
-void cudasim_drain(void);
-void cudasim_forget_violations(void);
-void cudasim_host_signal(const void *key);
-void cudasim_host_wait(const void *key);
-void cudasim_internal_begin(uintptr_t *keys, size_t count);
-void cudasim_internal_end(void);
-void cudasim_give_back(uintptr_t key);
-void cudasim_forget(uintptr_t key);
-uintptr_t cudasim_act(uintptr_t key);
-void cudasim_read(uintptr_t address, size_t size, uintptr_t key);
-void cudasim_publish(uintptr_t key);
-void cudasim_keep(uintptr_t what, size_t size);
-void cudasim_hand_out(uintptr_t what, size_t size);
-
-/* ---- helpers; their objects are ended after the run ---- */
-
-enum { N = 256 }; /* bytes of most memory */
-
+unsigned char *new_ones(size_t size); /* page-locked, all 1, as p and q are, and the following */
 void *new_pageable(size_t size);
 void *new_registered(size_t size);
-CUdeviceptr new_managed(size_t size);
 CUdeviceptr new_pooled(CUstream stream); /* N bytes, allocated in this stream */
-CUdeviceptr pooled(CUstream stream);     /* the same, but the program frees it */
 CUcontext new_context(int ordinal);      /* current on this thread from then on */
-void end_stream(CUstream stream);        /* before the end of the run */
-void end_event(CUevent event);
 
 /* Later work of `later` comes after all that `earlier` has now: record, wait. */
 CUresult follow(CUstream later, CUstream earlier);

@@ -3,9 +3,6 @@
 
 /* The source is read in the call, but the data is under way afterwards. */
 PAIR(an_upload_of_pageable_memory_is_pending, "cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "pageable_async=*") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   unsigned char *in = new_pageable(N);
   OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
   WAIT(follow(b, a));
@@ -15,22 +12,16 @@ PAIR(an_upload_of_pageable_memory_is_pending, "cuMemcpyHtoDAsync", "cuMemcpyDtoD
 
 PAIR(an_upload_of_pageable_memory_is_after_its_stream_only, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
      "pageable_async=*") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *in = new_pageable(N), *out = new_pinned(N);
+  unsigned char *in = new_pageable(N);
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
   WAIT(cuStreamSynchronize(a));
   OK(cuMemcpyHtoDAsync_v2(m, in, N, b));
-  expect_host(out, 7);
+  expect_host(p, 7);
 }
 
 PAIR(a_download_to_pageable_memory_is_after_its_stream_only, "cuMemsetD8Async", "cuMemcpyDtoHAsync",
      "pageable_async=*") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *out = new_pageable(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
@@ -40,21 +31,15 @@ PAIR(a_download_to_pageable_memory_is_after_its_stream_only, "cuMemsetD8Async", 
 
 /* The call returns once the copy, and all work before it, is done, as the manual says. */
 PAIR(the_host_is_after_a_download_to_pageable_memory, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "pageable_async=0") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), other = new_memory(N);
   unsigned char *out = new_pageable(N);
   OK(cuMemsetD8Async(m, 7, N, a));
-  WAIT(cuMemcpyDtoHAsync_v2(out, other, N, a));
+  WAIT(cuMemcpyDtoHAsync_v2(out, o, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 7);
 }
 
 /* With a driver that queues it, the host has to wait. */
 PAIR(a_download_to_pageable_memory_may_be_pending, "cuMemcpyDtoHAsync", "cuMemsetD16Async", "pageable_async=1") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *out = new_pageable(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
@@ -64,9 +49,6 @@ PAIR(a_download_to_pageable_memory_may_be_pending, "cuMemcpyDtoHAsync", "cuMemse
 }
 
 CORRECT(a_download_to_pageable_memory_that_is_done, "pageable_async=0") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *out = new_pageable(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
@@ -76,23 +58,17 @@ CORRECT(a_download_to_pageable_memory_that_is_done, "pageable_async=0") {
 
 /* It was staged: the host may use its memory again. */
 CORRECT(a_pageable_source_is_used_again, "pageable_async=0") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *in = new_pageable(N);
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, s));
+  OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
   memset(in, 9, N);
   expect(m, 1);
 }
 
 CORRECT(two_uploads_in_one_stream, "pageable_async=*") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
   unsigned char *in = new_pageable(N), *out = new_pageable(N);
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, s));
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, s));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
+  OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
+  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  OK(cuStreamSynchronize(a));
   expect_host(out, 1);
 }

@@ -1,63 +1,31 @@
 /* The per-thread default stream: a blocking stream that each thread has for itself. */
 #include "order.h"
 
-PAIR(per_thread_and_blocking_streams_are_not_ordered, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, CU_STREAM_PER_THREAD));
-  WAIT(follow(s, CU_STREAM_PER_THREAD));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
-  expect(n, 7);
+FILL_AND_COPY(per_thread_and_blocking_streams_are_not_ordered, CU_STREAM_PER_THREAD, x) {
+  WAIT(follow(x, CU_STREAM_PER_THREAD));
 }
 
-PAIR(the_per_thread_stream_waits_for_another_one, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  WAIT(follow(CU_STREAM_PER_THREAD, s));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, CU_STREAM_PER_THREAD));
-  expect(n, 7);
+FILL_AND_COPY(the_per_thread_stream_waits_for_another_one, a, CU_STREAM_PER_THREAD) {
+  WAIT(follow(CU_STREAM_PER_THREAD, a));
 }
 
 /* It is ordered with the legacy stream; a non-blocking stream would not be. */
-PAIR(per_thread_and_legacy_streams_are_ordered, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, PICK(CU_STREAM_PER_THREAD, s)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, CU_STREAM_LEGACY));
-  expect(n, 7);
-}
+FILL_AND_COPY(per_thread_and_legacy_streams_are_ordered, PICK(CU_STREAM_PER_THREAD, a), CU_STREAM_LEGACY) {}
 
-PAIR(the_per_thread_stream_is_after_the_legacy_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, CU_STREAM_LEGACY));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, PICK(CU_STREAM_PER_THREAD, s)));
-  expect(n, 7);
-}
+FILL_AND_COPY(the_per_thread_stream_is_after_the_legacy_stream, CU_STREAM_LEGACY, PICK(CU_STREAM_PER_THREAD, a)) {}
 
 PAIR(the_host_waits_for_the_per_thread_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async_ptsz(m, 7, N, NULL));
   WAIT(cuStreamSynchronize_ptsz(NULL));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   expect(n, 7);
 }
 
 /* The legacy stream is another one, unless the symbol is a per-thread variant. */
 PAIR(the_host_asks_the_default_stream_of_the_thread, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async_ptsz(m, 7, N, NULL));
-  OK(poll_stream(PICK(CU_STREAM_PER_THREAD, s)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
+  OK(poll_stream(PICK(CU_STREAM_PER_THREAD, a)));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   expect(n, 7);
 }
 
@@ -104,48 +72,34 @@ PAIR(the_context_waits_for_the_stream_of_a_thread_that_ended, "cuMemsetD8Async",
 /* In the per-thread stream a synchronous fill is after no other blocking stream, and the
  * host is not after it. */
 PAIR(a_synchronous_fill_in_the_per_thread_stream, "cuMemsetD8", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8_v2_ptds(m, 7, N));
-  WAIT(follow(s, CU_STREAM_PER_THREAD));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
+  WAIT(follow(x, CU_STREAM_PER_THREAD));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, x));
   expect(n, 7);
 }
 
 PAIR(a_synchronous_copy_in_the_per_thread_stream, "cuMemsetD8Async", "cuMemcpyDtoH", "") {
-  use(0);
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *out = new_pinned(N);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  WAIT(follow(CU_STREAM_PER_THREAD, s));
-  OK(cuMemcpyDtoH_v2_ptds(out, m, N));
-  expect_host(out, 7);
+  OK(cuMemsetD8Async(m, 7, N, x));
+  WAIT(follow(CU_STREAM_PER_THREAD, x));
+  OK(cuMemcpyDtoH_v2_ptds(p, m, N));
+  expect_host(p, 7);
 }
 
 PAIR(a_synchronous_copy_to_the_device_in_the_per_thread_stream, "cuMemcpyDtoDAsync", "cuMemcpyHtoD", "") {
-  use(0);
-  CUstream s = new_blocking_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  unsigned char *in = new_pinned(N);
-  OK(cuMemsetD8Async(m, 7, N, s));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
-  OK(cuStreamSynchronize(s));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
-  WAIT(cuStreamSynchronize(s));
-  OK(cuMemcpyHtoD_v2_ptds(m, in, N));
+  OK(cuMemsetD8Async(m, 7, N, x));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, x));
+  OK(cuStreamSynchronize(x));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, x));
+  WAIT(cuStreamSynchronize(x));
+  OK(cuMemcpyHtoD_v2_ptds(m, p, N));
   expect(n, 7);
 }
 
 CORRECT(one_thread_has_one_default_stream, "") {
-  use(0);
-  CUdeviceptr m = new_memory(N);
-  unsigned char *out = new_pinned(N);
   OK(cuMemsetD8Async_ptsz(m, 7, N, NULL));
-  OK(cuMemcpyDtoH_v2_ptds(out, m, N));
+  OK(cuMemcpyDtoH_v2_ptds(p, m, N));
   OK(cuMemsetD8Async(m, 8, N, CU_STREAM_PER_THREAD));
-  expect_host(out, 7);
+  expect_host(p, 7);
 }
 
 /* The legacy copy waits for the blocking stream of the thread that ended. */

@@ -3,8 +3,6 @@
 #include "order.h"
 
 PAIR(a_use_before_the_allocation, "cuMemAllocAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_pooled(a);
   WAIT(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, b));
@@ -12,8 +10,6 @@ PAIR(a_use_before_the_allocation, "cuMemAllocAsync", "cuMemsetD8Async", "") {
 }
 
 PAIR(the_host_waits_for_an_allocation, "cuMemAllocAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_pooled(a);
   WAIT(cuStreamSynchronize(a));
   OK(cuMemsetD8Async(m, 7, N, b));
@@ -21,17 +17,12 @@ PAIR(the_host_waits_for_an_allocation, "cuMemAllocAsync", "cuMemsetD8Async", "")
 }
 
 PAIR(a_use_of_a_part_before_the_allocation, "cuMemAllocAsync", "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  unsigned char *in = new_pinned(N);
   CUdeviceptr m = new_pooled(a);
   WAIT(follow(b, a));
-  OK(cuMemcpyHtoDAsync_v2(m + N - 1, in, 1, b));
+  OK(cuMemcpyHtoDAsync_v2(m + N - 1, p, 1, b));
 }
 
 PAIR(an_allocation_of_a_pool_of_the_program, "cuMemAllocFromPoolAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
   CUmemoryPool pool;
@@ -46,17 +37,13 @@ PAIR(an_allocation_of_a_pool_of_the_program, "cuMemAllocFromPoolAsync", "cuMemse
 }
 
 PAIR(an_allocation_in_the_legacy_stream, "cuMemAllocAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream blocking = new_blocking_stream(), other = new_stream();
   CUdeviceptr m = new_pooled(NULL);
-  OK(cuMemsetD8Async(m, 7, N, PICK(blocking, other)));
+  OK(cuMemsetD8Async(m, 7, N, PICK(x, a)));
   expect(m, 7);
 }
 
 PAIR(a_free_before_the_use, "cuMemsetD8Async", "cuMemFreeAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = pooled(a);
+  CUdeviceptr m = allocate(N, a);
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, b));
   WAIT(follow(a, b));
@@ -64,23 +51,17 @@ PAIR(a_free_before_the_use, "cuMemsetD8Async", "cuMemFreeAsync", "") {
 }
 
 PAIR(a_free_before_a_read, "cuMemcpyDtoHAsync", "cuMemFreeAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  unsigned char *out = new_pinned(N);
-  CUdeviceptr m = pooled(a);
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(follow(b, a));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, b));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, b));
   WAIT(cuStreamSynchronize(b));
   OK(cuMemFreeAsync(m, a));
-  expect_host(out, 7);
+  expect_host(p, 7);
 }
 
 PAIR(a_free_before_the_second_of_two_uses, "cuMemcpyDtoDAsync", "cuMemFreeAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = pooled(a), n = new_memory(N);
-  CUevent e = new_event();
+  CUdeviceptr m = allocate(N, a);
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, b));
   WRONG(cuEventRecord(e, b));
@@ -92,27 +73,21 @@ PAIR(a_free_before_the_second_of_two_uses, "cuMemcpyDtoDAsync", "cuMemFreeAsync"
 }
 
 PAIR(a_free_in_a_stream_that_knows_nothing, "cuMemsetD8Async", "cuMemFreeAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = pooled(a);
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
   OK(cuMemFreeAsync(m, b));
 }
 
 PAIR(a_free_before_the_allocation, "cuMemAllocAsync", "cuMemFreeAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = pooled(a);
+  CUdeviceptr m = allocate(N, a);
   WAIT(follow(b, a));
   OK(cuMemFreeAsync(m, b));
 }
 
 /* cuMemFree takes it for granted that memory of a pool is not in use. */
 PAIR(a_plain_free_of_memory_of_a_pool, "cuMemsetD8Async", "cuMemFree", "") {
-  use(0);
-  CUstream a = new_stream();
-  CUdeviceptr m = pooled(a);
+  CUdeviceptr m = allocate(N, a);
   OK(cuStreamSynchronize(a));
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(cuStreamSynchronize(a));
@@ -120,9 +95,7 @@ PAIR(a_plain_free_of_memory_of_a_pool, "cuMemsetD8Async", "cuMemFree", "") {
 }
 
 PAIR(a_plain_free_of_memory_of_a_pool_that_is_read, "cuMemcpyDtoDAsync", "cuMemFree", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = pooled(a), n = new_memory(N);
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuStreamSynchronize(a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -133,19 +106,16 @@ PAIR(a_plain_free_of_memory_of_a_pool_that_is_read, "cuMemcpyDtoDAsync", "cuMemF
 
 /* The pool orders a new use of memory that was freed, in any stream. */
 CORRECT(memory_of_a_pool_is_used_again, "") {
-  use(0);
   CUstream s[] = {new_stream(), new_stream()};
   for (int i = 0; i < 8; i++) {
-    CUdeviceptr m = pooled(s[i % 2]);
+    CUdeviceptr m = allocate(N, s[i % 2]);
     OK(cuMemsetD8Async(m, 7, N, s[i % 2]));
     OK(cuMemFreeAsync(m, s[i % 2]));
   }
 }
 
 CORRECT(allocated_here_and_freed_there, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = pooled(a), n = new_memory(N);
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -155,22 +125,17 @@ CORRECT(allocated_here_and_freed_there, "") {
 }
 
 CORRECT(allocated_used_and_freed_in_one_stream, "") {
-  use(0);
-  CUstream s = new_stream();
-  CUdeviceptr n = new_memory(N);
   for (unsigned char i = 0; i < 4; i++) {
-    CUdeviceptr m = pooled(s);
-    OK(cuMemsetD8Async(m, i, N, s));
-    OK(cuMemcpyDtoDAsync_v2(n, m, N, s));
-    OK(cuMemFreeAsync(m, s));
+    CUdeviceptr m = allocate(N, a);
+    OK(cuMemsetD8Async(m, i, N, a));
+    OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
+    OK(cuMemFreeAsync(m, a));
   }
   expect(n, 3);
 }
 
 CORRECT(a_plain_free_after_the_host_waited, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = pooled(a);
+  CUdeviceptr m = allocate(N, a);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(follow(b, a));
   OK(cuMemsetD8Async(m, 8, N, b));

@@ -2,10 +2,8 @@
 #include "order.h"
 
 PAIR(ranges_that_share_one_byte, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(2 * N), n = new_memory(N);
-  unsigned char *in = new_pinned(2 * N);
+  CUdeviceptr m = new_memory(2 * N);
+  unsigned char *in = new_ones(2 * N);
   OK(cuMemcpyHtoD_v2(m, in, 2 * N));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m + PICK(N, N - 1), N, b));
@@ -13,10 +11,8 @@ PAIR(ranges_that_share_one_byte, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(ranges_that_share_their_last_byte, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(2 * N), n = new_memory(N);
-  unsigned char *in = new_pinned(2 * N);
+  CUdeviceptr m = new_memory(2 * N);
+  unsigned char *in = new_ones(2 * N);
   OK(cuMemcpyHtoD_v2(m, in, 2 * N));
   OK(cuMemsetD8Async(m + N, 7, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m + PICK(0, 1), N, b));
@@ -24,9 +20,7 @@ PAIR(ranges_that_share_their_last_byte, "cuMemsetD8Async", "cuMemcpyDtoDAsync", 
 }
 
 PAIR(a_range_inside_another, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(4 * N), n = new_memory(N);
+  CUdeviceptr m = new_memory(4 * N);
   OK(cuMemsetD8Async(m, 7, 4 * N, a));
   WAIT(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m + N, N, b));
@@ -35,8 +29,6 @@ PAIR(a_range_inside_another, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 PAIR(one_byte_of_a_large_block, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   enum { LARGE = 1 << 20 };
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(LARGE), n = new_memory(LARGE);
   OK(cuMemsetD8Async(m + LARGE - 1, 7, 1, a));
   WAIT(follow(b, a));
@@ -45,9 +37,7 @@ PAIR(one_byte_of_a_large_block, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 /* The part that was written last hides the earlier write, and only there. */
 PAIR(a_write_that_was_partly_overwritten, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(2 * N), n = new_memory(N);
+  CUdeviceptr m = new_memory(2 * N);
   OK(cuMemsetD8Async(m, 7, 2 * N, a));
   OK(follow(b, a));
   OK(follow(c, a));
@@ -57,9 +47,7 @@ PAIR(a_write_that_was_partly_overwritten, "cuMemsetD16Async", "cuMemcpyDtoDAsync
 }
 
 PAIR(what_is_left_of_an_overwritten_write, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(4 * N), n = new_memory(N);
+  CUdeviceptr m = new_memory(4 * N);
   OK(cuMemsetD16Async(m, 0x0707, 2 * N, a));
   OK(follow(b, a));
   OK(cuMemsetD8Async(m + N, 8, 2 * N, b)); /* the middle */
@@ -71,9 +59,6 @@ PAIR(what_is_left_of_an_overwritten_write, "cuMemsetD16Async", "cuMemcpyDtoDAsyn
 
 /* Many small writes, one after the other, then a read of all. */
 PAIR(one_of_many_small_writes, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   for (unsigned i = 0; i < N; i += 16)
     if (i == 128)
       OK(cuMemsetD16Async(m + i, 0x0707, 8, c));
@@ -86,22 +71,18 @@ PAIR(one_of_many_small_writes, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
 }
 
 PAIR(a_read_of_a_part_then_a_write_of_all, "cuMemcpyDtoHAsync", "cuMemsetD8Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(4 * N);
-  unsigned char *out = new_pinned(N), *in = new_pinned(4 * N);
+  unsigned char *in = new_ones(4 * N);
   OK(cuMemcpyHtoD_v2(m, in, 4 * N));
-  OK(cuMemcpyDtoHAsync_v2(out, m + N, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m + N, N, a));
   WAIT(follow(b, a));
   OK(cuMemsetD8Async(m, 2, 4 * N, b));
-  expect_host(out, 1);
+  expect_host(p, 1);
 }
 
 PAIR(halves_of_page_locked_memory, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(2 * N), n = new_memory(N);
-  unsigned char *p = new_pinned(2 * N);
+  CUdeviceptr m = new_memory(2 * N);
+  unsigned char *p = new_ones(2 * N);
   OK(cuMemsetD8Async(m, 7, 2 * N, a));
   OK(cuStreamSynchronize(a));
   OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
@@ -110,8 +91,6 @@ PAIR(halves_of_page_locked_memory, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "")
 }
 
 CORRECT(halves_of_one_block, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(2 * N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemsetD8Async(m + N, 8, N, b));
@@ -120,8 +99,6 @@ CORRECT(halves_of_one_block, "") {
 }
 
 CORRECT(a_copy_inside_one_block, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(4 * N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoDAsync_v2(m + N, m, N, a));
@@ -133,17 +110,13 @@ CORRECT(a_copy_inside_one_block, "") {
 
 /* The odd bytes belong to one stream and the even ones to another. */
 CORRECT(bytes_of_two_streams_in_turn, "") {
-  use(0);
   CUstream s[2] = {new_stream(), new_stream()};
-  CUdeviceptr m = new_memory(N);
   for (unsigned i = 0; i < 32; i++) OK(cuMemsetD8Async(m + i, 7, 1, s[i % 2]));
   OK(cuMemsetD8Async(m + 32, 7, N - 32, s[0]));
   expect(m, 7);
 }
 
 CORRECT(blocks_that_lie_side_by_side, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m[4];
   for (int i = 0; i < 4; i++) {
     m[i] = new_memory(N);
@@ -153,9 +126,6 @@ CORRECT(blocks_that_lie_side_by_side, "") {
 }
 
 CORRECT(copies_of_nothing, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, 0, b));
   OK(cuMemsetD8Async(m, 8, 0, b));
@@ -164,8 +134,6 @@ CORRECT(copies_of_nothing, "") {
 
 /* Memory at the address of freed memory: the accesses of the freed memory are forgotten. */
 CORRECT(new_memory_has_no_past, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
   for (int i = 0; i < 8; i++) {
     CUdeviceptr m;
     OK(cuMemAlloc_v2(&m, N));

@@ -2,34 +2,23 @@
 #include "order.h"
 
 PAIR(a_read_after_a_write, "cuMemsetD8Async", "cuMemcpyDtoHAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *out = new_pinned(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, b));
-  expect_host(out, 7);
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, b));
+  expect_host(p, 7);
 }
 
 PAIR(a_write_after_a_read, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *in = new_pinned(N), *out = new_pinned(N);
   OK(cuMemsetD8Async(m, 3, N, a));
   OK(cuStreamSynchronize(a));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  OK(cuMemcpyDtoHAsync_v2(q, m, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, b));
-  expect_host(out, 3);
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, b));
+  expect_host(q, 3);
   expect(m, 1);
 }
 
 PAIR(a_write_after_a_write, "cuMemsetD8Async", "cuMemsetD32Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   OK(cuMemsetD8Async(m, 1, N, a));
   WAIT(follow(b, a));
   OK(cuMemsetD32Async(m, 0x02020202, N / 4, b));
@@ -38,100 +27,64 @@ PAIR(a_write_after_a_write, "cuMemsetD8Async", "cuMemsetD32Async", "") {
 
 /* Upload, then read back on another stream: gave wrong bytes now and then, and never a violation. */
 PAIR(an_upload_is_read_back_on_another_stream, "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *in = new_pinned(N), *out = new_pinned(N);
-  memset(in, 5, N);
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
+  memset(p, 5, N);
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, b));
-  expect_host(out, 5);
+  OK(cuMemcpyDtoHAsync_v2(q, m, N, b));
+  expect_host(q, 5);
 }
 
 PAIR(the_source_of_a_copy_on_the_device_is_read, "cuMemcpyDtoDAsync", "cuMemsetD16Async", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr from = new_memory(N), to = new_memory(N);
-  OK(cuMemsetD8Async(from, 1, N, a));
+  OK(cuMemsetD8Async(m, 1, N, a));
   OK(cuStreamSynchronize(a));
-  OK(cuMemcpyDtoDAsync_v2(to, from, N, a));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   WAIT(follow(b, a));
-  OK(cuMemsetD16Async(from, 0x0202, N / 2, b));
-  expect(to, 1);
+  OK(cuMemsetD16Async(m, 0x0202, N / 2, b));
+  expect(n, 1);
 }
 
 PAIR(the_destination_of_a_copy_on_the_device_is_written, "cuMemcpyDtoDAsync", "cuMemcpyAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr from = new_memory(N), to = new_memory(N), further = new_memory(N);
-  OK(cuMemsetD8Async(from, 1, N, a));
-  OK(cuMemcpyDtoDAsync_v2(to, from, N, a));
+  OK(cuMemsetD8Async(m, 1, N, a));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyAsync(further, to, N, b));
-  expect(further, 1);
+  OK(cuMemcpyAsync(o, n, N, b));
+  expect(o, 1);
 }
 
 /* The memory between two streams is page-locked memory of the host. */
 PAIR(page_locked_memory_between_two_streams, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr from = new_memory(N), to = new_memory(N);
-  unsigned char *between = new_pinned(N);
-  OK(cuMemsetD8Async(from, 9, N, a));
-  OK(cuMemcpyDtoHAsync_v2(between, from, N, a));
+  OK(cuMemsetD8Async(m, 9, N, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyHtoDAsync_v2(to, between, N, b));
-  expect(to, 9);
+  OK(cuMemcpyHtoDAsync_v2(n, p, N, b));
+  expect(n, 9);
 }
 
 PAIR(registered_memory_between_two_streams, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr from = new_memory(N), to = new_memory(N);
   unsigned char *between = new_registered(N);
-  OK(cuMemsetD8Async(from, 9, N, a));
-  OK(cuMemcpyDtoHAsync_v2(between, from, N, a));
+  OK(cuMemsetD8Async(m, 9, N, a));
+  OK(cuMemcpyDtoHAsync_v2(between, m, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyHtoDAsync_v2(to, between, N, b));
-  expect(to, 9);
+  OK(cuMemcpyHtoDAsync_v2(n, between, N, b));
+  expect(n, 9);
 }
 
 PAIR(managed_memory_between_two_streams, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr from = new_managed(N), to = new_memory(N);
+  CUdeviceptr from = new_managed(N);
   OK(cuMemsetD8Async(from, 9, N, a));
   WAIT(follow(b, a));
-  OK(cuMemcpyDtoDAsync_v2(to, from, N, b));
-  expect(to, 9);
+  OK(cuMemcpyDtoDAsync_v2(m, from, N, b));
+  expect(m, 9);
 }
 
-PAIR(the_host_waits_for_a_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
-  WAIT(cuStreamSynchronize(a));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
-}
+FILL_AND_COPY(the_host_waits_for_a_stream, a, b) { WAIT(cuStreamSynchronize(a)); }
 
-PAIR(the_host_waits_for_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N), other = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuMemsetD8Async(other, 1, N, b));
+FILL_AND_COPY(the_host_waits_for_the_wrong_stream, a, c) {
+  OK(cuMemsetD8Async(o, 1, N, b));
   OK(cuStreamSynchronize(PICK(a, b)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
 PAIR(the_host_waits_before_the_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   WRONG(cuStreamSynchronize(a));
   OK(cuMemsetD8Async(m, 7, N, a));
   RIGHT(cuStreamSynchronize(a));
@@ -141,9 +94,6 @@ PAIR(the_host_waits_before_the_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "")
 
 /* The host has waited, then the stream goes on. */
 PAIR(the_host_waits_between_two_writes, "cuMemsetD16Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   WRONG(cuStreamSynchronize(a));
   OK(cuMemsetD16Async(m, 0x0808, N / 2, a));
@@ -152,31 +102,16 @@ PAIR(the_host_waits_between_two_writes, "cuMemsetD16Async", "cuMemcpyDtoDAsync",
   expect(n, 8);
 }
 
-PAIR(the_host_asks_a_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
-  WAIT(poll_stream(a));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
-}
+FILL_AND_COPY(the_host_asks_a_stream, a, b) { WAIT(poll_stream(a)); }
 
-PAIR(the_host_asks_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream(), c = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(the_host_asks_the_wrong_stream, a, c) {
   OK(cuMemsetD8Async(n, 1, N, b));
   OK(cuStreamSynchronize(b));
   OK(poll_stream(PICK(a, b)));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-  expect(n, 7);
 }
 
 /* A low and a high priority are no order. */
 PAIR(priority_is_no_order, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
   int least, greatest;
   OK(cuCtxGetStreamPriorityRange(&least, &greatest));
   CUstream low, high;
@@ -192,22 +127,13 @@ PAIR(priority_is_no_order, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 /* All work of the first stream was done long before: that is luck, not order. */
-PAIR(work_that_is_long_done, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  OK(cuMemsetD8Async(m, 7, N, a));
+FILL_AND_COPY(work_that_is_long_done, a, b) {
   cudasim_drain();
   WAIT(follow(b, a));
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
 }
 
 /* Nothing runs in time, and still it is reported. */
 PAIR(work_of_a_paused_machine, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   cudasim_pause();
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
@@ -217,9 +143,6 @@ PAIR(work_of_a_paused_machine, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 }
 
 CORRECT(work_of_one_stream_is_in_order, "") {
-  use(0);
-  CUstream a = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 1, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   OK(cuMemsetD8Async(m, 2, N, a));
@@ -229,21 +152,14 @@ CORRECT(work_of_one_stream_is_in_order, "") {
 }
 
 CORRECT(reads_do_not_conflict, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  unsigned char *out = new_pinned(N), *in = new_pinned(N);
-  OK(cuMemcpyHtoD_v2(m, in, N));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  OK(cuMemcpyHtoD_v2(m, q, N));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect_host(out, 1);
+  expect_host(p, 1);
   expect(n, 1);
 }
 
 CORRECT(streams_with_memory_of_their_own_need_no_order, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   for (int i = 0; i < 4; i++) {
     OK(cuMemsetD8Async(m, 1, N, a));
     OK(cuMemsetD8Async(n, 2, N, b));
@@ -254,9 +170,7 @@ CORRECT(streams_with_memory_of_their_own_need_no_order, "") {
 
 /* Once the host has waited for one stream, all streams come after it. */
 CORRECT(every_stream_is_after_what_the_host_knows, "") {
-  use(0);
-  CUstream a = new_stream();
-  CUdeviceptr m = new_memory(N), n[4];
+  CUdeviceptr n[4];
   OK(cuMemsetD8Async(m, 1, N, a));
   OK(cuStreamSynchronize(a));
   for (int i = 0; i < 4; i++) {
@@ -269,9 +183,6 @@ CORRECT(every_stream_is_after_what_the_host_knows, "") {
 static void synchronize(void *stream) { OK(cuStreamSynchronize(stream)); }
 
 CORRECT(one_thread_waits_and_another_one_uses_it, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   OK(cuMemsetD8Async(m, 1, N, a));
   on_thread(synchronize, a);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -279,12 +190,8 @@ CORRECT(one_thread_waits_and_another_one_uses_it, "") {
 }
 
 CORRECT(held_back_work_is_in_order, "") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
-  unsigned char *in = new_pinned(N);
   cudasim_pause();
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
   OK(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   OK(follow(a, b));

@@ -22,9 +22,6 @@ static void *wait_for_stream(void *data) {
 }
 
 PAIR(a_wait_by_another_thread, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "threads=1") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   struct waiter w = {.stream = a};
   OK(cuCtxGetCurrent(&w.context));
   pthread_t thread;
@@ -47,9 +44,6 @@ static void signal_and_raise(void *flag) {
 }
 
 PAIR(a_host_function_tells_by_a_signal, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "threads=1") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N), n = new_memory(N);
   static atomic_bool done;
   done = false;
   OK(cuMemsetD8Async(m, 7, N, a));
@@ -61,7 +55,7 @@ PAIR(a_host_function_tells_by_a_signal, "cuMemsetD8Async", "cuMemcpyDtoDAsync", 
   expect(n, 7);
 }
 
-static void *fill(void *data) {
+static void *make_current(void *data) {
   const struct waiter *w = data;
   OK(cuCtxSetCurrent(w->context));
   return NULL;
@@ -69,15 +63,12 @@ static void *fill(void *data) {
 
 /* A thread knows at its first call what the others know, and they know at its end what it knew. */
 CORRECT(a_thread_begins_and_ends, "threads=1") {
-  use(0);
-  CUstream a = new_stream(), b = new_stream();
-  CUdeviceptr m = new_memory(N);
   struct waiter w = {.stream = a};
   OK(cuCtxGetCurrent(&w.context));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuStreamSynchronize(a));
   pthread_t thread;
-  CHECK(!pthread_create(&thread, NULL, fill, &w));
+  CHECK(!pthread_create(&thread, NULL, make_current, &w));
   CHECK(!pthread_join(thread, NULL));
   OK(cuMemsetD8Async(m, 8, N, b));
   expect(m, 8);
