@@ -16,44 +16,7 @@
 extern "C" {
 #endif
 
-/* Options are "name=value" pairs, separated by commas:
- *
- *   devices=N          devices of the machine, 0 to 16 (1). With 0 cuInit answers CUDA_ERROR_NO_DEVICE.
- *   delay=N            microseconds that each queued operation waits before it runs (0)
- *   schedule=inorder   each operation lies for `delay` (the default)
- *   schedule=random    each operation lies for 0 to 2*`delay`, drawn from `seed`; frees, copies and
- *                      host functions of different streams are done in a random order (needs a delay)
- *   schedule=lazy      nothing is done before the host waits for it or asks for it, or waits for
- *                      what is ordered after it. Host functions, and what they come after, are done at once
- *   seed=N             of everything random (1)
- *   pageable_async=1   copies from and to pageable memory are queued like all others: the source is
- *                      read late. 0: they are as a driver usually does them, see README (0)
- *   pageable_strict=1  a synchronous copy from pageable memory to the device orders the host after its
- *                      source was read, as the manual says, but not after the data arrived (0)
- *   race=0             accesses that are not ordered are not looked for (1)
- *   stacks=1           violations tell where their calls were made: the stack of C, or what
- *                      cudasim_caller says (0)
- *   threads=1          each thread of the host knows only what it has waited for: see cudasim_host_signal (0)
- *   memory=BYTES       of each device (17179869184)
- *   host_memory=BYTES  that can be page-locked (17179869184)
- *   version=N          what cuDriverGetVersion answers (12040; 13000 with -DCUDASIM_13). A library that was
- *                      built with -DCUDASIM_13 has the names that came with CUDA 13 and takes versions from
- *                      13000 on, one that was built without takes those before
- *   pools=0            no stream-ordered allocation: the attribute says so, its functions answer
- *                      CUDA_ERROR_NOT_SUPPORTED (1)
- *   managed=0          no managed memory, likewise (1)
- *   concurrent_managed_access=0
- *                      the host must not touch managed memory while its device works: the attribute
- *                      says so, declared accesses are violations then, prefetches are errors (1)
- *   peer=0             devices cannot access each other's memory; copies between them still work (1)
- *   poison=0           fresh and freed memory is left as it is, not filled with garbage (1)
- *   primary=stable     a primary context has the same handle each time that it is activated, as with
- *                      a driver; new: another one, so that a stale handle is an error (new)
- *   report=PATH        at exit (see cudasim_write_report) cudasim_report is written there; "-"
- *                      means standard error, and then only if something leaked or was violated (none)
- *   ledger=FOLDER      each process that calls the driver makes a file in the folder, which at all times has
- *                      the violations and what is live: cudasim/run reads it after the process has ended,
- *                      even by a signal (none)
+/* Options are "name=value" pairs, separated by commas: README.md lists them.
  *
  * Called before the first call of the driver API; later it answers -1 and changes nothing. Without
  * it, the environment variable CUDASIM is read at that first call, or, if the program has removed it,

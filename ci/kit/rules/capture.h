@@ -28,6 +28,7 @@ static inline CUgraph end(CUstream s) {
   CUgraph graph = NULL;
   OK(cuStreamEndCapture(s, &graph));
   if (graph == NULL) differs("a capture that ended well has no graph");
+  made(GRAPH, graph);
   return graph;
 }
 

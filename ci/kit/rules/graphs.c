@@ -5,6 +5,7 @@
 static CUgraphExec instantiate(CUgraph graph) {
   CUgraphExec exec = NULL;
   OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  made(EXECUTABLE, exec);
   OK(cuGraphDestroy(graph));
   return exec;
 }
@@ -14,9 +15,7 @@ static CUgraphExec executable(CUstream s) { return instantiate(end(s)); }
 static CUgraphExec setting(CUdeviceptr m, unsigned char value, size_t size) {
   CUstream s = capturing(RELAXED);
   OK(cuMemsetD8Async(m, value, size, s));
-  CUgraphExec exec = executable(s);
-  OK(cuStreamDestroy_v2(s));
-  return exec;
+  return executable(s);
 }
 
 /* Whose launches wait at the gate first. */
@@ -24,16 +23,7 @@ static CUgraphExec setting_behind_the_gate(CUdeviceptr m, unsigned char value, s
   CUstream s = capturing(RELAXED);
   close_gate(s);
   OK(cuMemsetD8Async(m, value, size, s));
-  CUgraphExec exec = executable(s);
-  OK(cuStreamDestroy_v2(s));
-  return exec;
-}
-
-static void end_all(CUgraphExec exec, CUdeviceptr m, CUstream a, CUstream b) {
-  OK(cuGraphExecDestroy(exec));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(a));
-  if (b != NULL) OK(cuStreamDestroy_v2(b));
+  return executable(s);
 }
 
 /* ---- instantiating ---- */
@@ -45,7 +35,6 @@ RULE(instantiation_does_nothing_of_the_work, MANUAL,
   CHECK(exec != NULL);
   OK(cuCtxSynchronize());
   CHECK(is_filled(m, 1, 64));
-  end_all(exec, m, a, NULL);
 }
 
 RULE(
@@ -85,7 +74,7 @@ RULE(older_functions_instantiate, MANUAL, "cuGraphInstantiate of CUDA 10 and of 
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(m, 2, 64));
   OK(cuGraphExecDestroy(first));
-  end_all(second, m, s, NULL);
+  OK(cuGraphExecDestroy(second));
 }
 
 RULE(instantiation_with_parameters_tells_its_result, MANUAL,
@@ -101,7 +90,7 @@ RULE(instantiation_with_parameters_tells_its_result, MANUAL,
   OK(cuGraphLaunch(exec, s));
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(m, 2, 64));
-  end_all(exec, m, s, NULL);
+  OK(cuGraphExecDestroy(exec));
 }
 
 RULE(a_graph_is_not_instantiated_during_its_capture, READING,
@@ -125,7 +114,6 @@ RULE(each_launch_does_the_work, READING,
     OK(cuStreamSynchronize(a));
     CHECK(is_filled(m, 2, 64));
   }
-  end_all(exec, m, a, NULL);
 }
 
 RULE(a_launch_comes_after_earlier_work_of_its_stream, MANUAL,
@@ -140,7 +128,6 @@ RULE(a_launch_comes_after_earlier_work_of_its_stream, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 2, 64));
-  end_all(exec, m, a, NULL);
 }
 
 RULE(later_work_of_the_stream_comes_after_a_launch, MANUAL,
@@ -154,7 +141,6 @@ RULE(later_work_of_the_stream_comes_after_a_launch, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
-  end_all(exec, m, a, NULL);
 }
 
 RULE(launches_of_an_executable_graph_come_one_after_the_other, MANUAL,
@@ -168,7 +154,6 @@ RULE(launches_of_an_executable_graph_come_one_after_the_other, MANUAL,
   OK(cuStreamSynchronize(b));
   CHECK(is_filled(m, 3, 64));
   IS(cuStreamQuery(a), CUDA_SUCCESS);
-  end_all(exec, m, a, b);
 }
 
 RULE(an_upload_is_ordered_behind_launches, MANUAL,
@@ -184,7 +169,6 @@ RULE(an_upload_is_ordered_behind_launches, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(b));
   CHECK(is_filled(m, 2, 64));
-  end_all(exec, m, a, b);
 }
 
 RULE(a_launch_in_the_legacy_stream_follows_its_rule, MANUAL,
@@ -199,7 +183,6 @@ RULE(a_launch_in_the_legacy_stream_follows_its_rule, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(y));
   CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
-  end_all(exec, m, x, y);
 }
 
 RULE(a_launch_in_the_per_thread_stream, MANUAL, "Stream 0 of cuGraphLaunch_ptsz is the per-thread stream.") {
@@ -210,7 +193,6 @@ RULE(a_launch_in_the_per_thread_stream, MANUAL, "Stream 0 of cuGraphLaunch_ptsz 
   open_gate();
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
   CHECK(is_filled(m, 2, 64));
-  end_all(exec, m, a, NULL);
 }
 
 RULE(a_graph_without_nodes_is_launched, READING, "The launch of an empty graph has its place in the stream.") {
@@ -220,9 +202,6 @@ RULE(a_graph_without_nodes_is_launched, READING, "The launch of an empty graph h
   close_gate(a);
   OK(cuGraphLaunch(exec, a));
   STAYS_PENDING(cuStreamQuery(a));
-  open_gate();
-  OK(cuStreamSynchronize(a));
-  OK(cuGraphExecDestroy(exec));
 }
 
 RULE(an_executable_graph_in_flight_completes, MANUAL,
@@ -259,7 +238,6 @@ RULE(a_host_function_of_a_graph_is_called_at_each_launch, MANUAL,
   for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, s));
   OK(cuStreamSynchronize(s));
   SAME(calls, 3);
-  OK(cuGraphExecDestroy(exec));
 }
 
 /* In a, what follows the fork comes after what b does. */
@@ -282,9 +260,6 @@ RULE(nodes_come_after_those_that_they_depend_on, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(a));
   CHECK(all_bytes(p, 2, 32) && all_bytes(p + 32, 3, 64) && all_bytes(p + 96, 1, 32));
-  OK(cuEventDestroy_v2(e));
-  OK(cuMemFreeHost(p));
-  end_all(exec, m, a, b);
 }
 
 RULE(a_graph_works_on_two_devices, MANUAL, "A graph has work of streams of several devices.", .needs = TWO) {
@@ -310,12 +285,6 @@ RULE(a_graph_works_on_two_devices, MANUAL, "A graph has work of streams of sever
   CHECK(is_filled(m, 2, 64));
   use(1);
   CHECK(is_filled(n, 3, 64));
-  OK(cuMemFree_v2(n));
-  OK(cuStreamDestroy_v2(far));
-  OK(cuEventDestroy_v2(back));
-  use(0);
-  OK(cuEventDestroy_v2(e));
-  end_all(exec, m, s, NULL);
 }
 
 RULE(a_graph_copies_what_memory_holds_at_its_launch, READING,
@@ -335,8 +304,6 @@ RULE(a_graph_copies_what_memory_holds_at_its_launch, READING,
     OK(cuStreamSynchronize(a));
     CHECK(all_bytes(to, i, 128));
   }
-  OK(cuMemFreeHost(p));
-  end_all(exec, m, a, NULL);
 }
 
 RULE(a_graph_records_an_event, MANUAL,
@@ -356,8 +323,6 @@ RULE(a_graph_records_an_event, MANUAL,
   OK(cuEventSynchronize(e));
   OK(cuStreamSynchronize(b));
   CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
-  OK(cuEventDestroy_v2(e));
-  end_all(exec, m, s, b);
 }
 
 RULE(a_graph_waits_for_an_event, MANUAL,
@@ -377,6 +342,4 @@ RULE(a_graph_waits_for_an_event, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(m, 2, 64));
-  OK(cuEventDestroy_v2(e));
-  end_all(exec, m, s, b);
 }

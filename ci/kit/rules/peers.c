@@ -22,9 +22,9 @@ static struct pair two_devices(bool pools) {
     p.stream[i] = new_stream();
     OK(cuMemsetD8Async(p.memory[i], (unsigned char)(i + 1), SIZE, p.stream[i]));
     if (pools) {
-      CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, i}};
-      OK(cuMemPoolCreate(&p.pool[i], &props));
+      p.pool[i] = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, i}, CU_MEM_ALLOCATION_TYPE_PINNED);
       OK(cuMemAllocFromPoolAsync(&p.pooled[i], SIZE, p.pool[i], p.stream[i]));
+      made(MEMORY, (void*)p.pooled[i]);
       OK(cuMemsetD8Async(p.pooled[i], (unsigned char)(i + 1), SIZE, p.stream[i]));
     }
     OK(cuStreamSynchronize(p.stream[i]));
@@ -32,18 +32,6 @@ static struct pair two_devices(bool pools) {
   OK(cuCtxSetCurrent(p.context[0]));
   p.pinned = new_pinned(SIZE);
   return p;
-}
-
-static void release(struct pair p) {
-  OK(cuMemFreeHost(p.pinned));
-  for (int i = 0; i < 2; i++) {
-    OK(cuCtxSetCurrent(p.context[i]));
-    if (p.pool[i] != NULL) OK(cuMemFreeAsync(p.pooled[i], p.stream[i]));
-    OK(cuStreamSynchronize(p.stream[i]));
-    if (p.pool[i] != NULL) OK(cuMemPoolDestroy(p.pool[i]));
-    OK(cuMemFree_v2(p.memory[i]));
-    OK(cuStreamDestroy_v2(p.stream[i]));
-  }
 }
 
 static bool filled_on(struct pair p, int device, CUdeviceptr memory, unsigned char value) {
@@ -59,7 +47,6 @@ RULE(copies_go_from_device_to_device, MANUAL,
   IS(cuMemcpyPeer(p.memory[1], p.context[1], p.memory[0], p.context[0], SIZE), CUDA_SUCCESS);
   OK(cuCtxSynchronize());
   CHECK(filled_on(p, 1, p.memory[1], 1));
-  release(p);
 }
 
 RULE(asynchronous_copies_go_from_device_to_device, MANUAL,
@@ -71,7 +58,6 @@ RULE(asynchronous_copies_go_from_device_to_device, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(p.stream[0]));
   CHECK(filled_on(p, 1, p.memory[1], 1));
-  release(p);
 }
 
 RULE(general_copies_go_from_device_to_device, READING,
@@ -82,7 +68,6 @@ RULE(general_copies_go_from_device_to_device, READING,
   CHECK(filled_on(p, 1, p.memory[1], 1));
   IS(cuMemcpyDtoDAsync_v2(p.memory[0], p.memory[1], SIZE, p.stream[1]), CUDA_SUCCESS);
   OK(cuStreamSynchronize(p.stream[1]));
-  release(p);
 }
 
 RULE(memory_of_another_device_is_copied_to_and_from_the_host, READING,
@@ -95,7 +80,6 @@ RULE(memory_of_another_device_is_copied_to_and_from_the_host, READING,
   memset(bytes, 0, SIZE);
   IS(cuMemcpyDtoH_v2(bytes, p.memory[1], SIZE), CUDA_SUCCESS);
   CHECK(all_bytes(bytes, 3, SIZE));
-  release(p);
 }
 
 RULE(a_peer_copy_does_not_wait, MANUAL,
@@ -111,10 +95,6 @@ RULE(a_peer_copy_does_not_wait, MANUAL,
   open_gate();
   OK(cuCtxSynchronize());
   CHECK(filled_on(p, 0, p.memory[0], 9));
-  OK(cuCtxSetCurrent(p.context[1]));
-  OK(cuStreamSynchronize(before));
-  OK(cuStreamDestroy_v2(before));
-  release(p);
 }
 
 RULE(a_peer_copy_comes_before_later_work_of_both_contexts, MANUAL,
@@ -131,10 +111,6 @@ RULE(a_peer_copy_comes_before_later_work_of_both_contexts, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(after));
   CHECK(filled_on(p, 0, p.memory[0], 2));
-  OK(cuCtxSetCurrent(p.context[1]));
-  OK(cuStreamDestroy_v2(before));
-  OK(cuStreamDestroy_v2(after));
-  release(p);
 }
 
 RULE(peer_copies_stay_in_their_allocations, READING, "cuMemcpyPeer of more than an allocation has is INVALID_VALUE.",
@@ -281,14 +257,11 @@ RULE(access_of_a_pool_is_told, MANUAL,
   SAME(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   OK(cuMemPoolGetAccess(&flags, p.pool[0], &other));
   SAME(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-  release(p);
 }
 
 RULE(the_access_of_a_pool_s_own_device_is_not_taken_away, READING,
      "cuMemPoolSetAccess with PROT_NONE for the pool's own device is INVALID_DEVICE.", .needs = POOLS, .alone = true) {
-  CUmemoryPool pool = NULL;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-  OK(cuMemPoolCreate(&pool, &p));
+  CUmemoryPool pool = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   give(pool, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE, CUDA_ERROR_INVALID_DEVICE);
   give(pool, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
 }

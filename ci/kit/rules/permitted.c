@@ -148,11 +148,9 @@ RULE(contexts_are_switched_during_a_capture, READING,
      "The current context is asked for and set, and attributes of pools are set, during a global capture.",
      .needs = POOLS, .alone = true) {
   CUcontext context = use(0), current;
-  CUmemoryPool pool = NULL;
   uint64_t keep = UINT64_MAX;
   int least, greatest;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-  OK(cuMemPoolCreate(&pool, &p));
+  CUmemoryPool pool = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   CUstream s = capturing(GLOBAL);
   PERMITTED(cuCtxGetCurrent(&current));
   PERMITTED(cuCtxSetCurrent(context));

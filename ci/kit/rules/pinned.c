@@ -87,7 +87,6 @@ RULE(allocating_page_locked_memory_does_not_wait, READING,
 RULE(portable_memory_is_page_locked_for_every_device, MANUAL,
      "Memory of CU_MEMHOSTALLOC_PORTABLE is copied by another device without staging: the copy is queued.",
      .needs = TWO) {
-  CUcontext first = use(0);
   use(1);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -98,7 +97,4 @@ RULE(portable_memory_is_page_locked_for_every_device, MANUAL,
   open_gate();
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(m, 2, 64));
-  OK(cuMemFree_v2(m));
-  OK(cuStreamDestroy_v2(s));
-  OK(cuCtxSetCurrent(first));
 }

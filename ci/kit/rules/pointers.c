@@ -54,7 +54,6 @@ RULE(memory_of_the_second_device_is_of_it, MANUAL,
   SAME(int_of(m, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 1);
   OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, m));
   CHECK(of == context);
-  OK(cuCtxSetCurrent(context));
 }
 
 RULE(attributes_of_page_locked_memory, MANUAL, "Type, device, device and host pointer of page-locked memory.") {
@@ -217,7 +216,6 @@ RULE(buffer_ids_are_not_used_twice, MANUAL, "BUFFER_ID is unique for each alloca
 }
 
 RULE(attributes_need_no_current_context, READING, "cuPointerGetAttributes answers without a current context.") {
-  CUcontext context = use(0);
   CUdeviceptr m = new_memory(64);
   CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
   unsigned type = 0;
@@ -225,5 +223,4 @@ RULE(attributes_need_no_current_context, READING, "cuPointerGetAttributes answer
   OK(cuCtxSetCurrent(NULL));
   IS(cuPointerGetAttributes(1, names, values, m), CUDA_SUCCESS);
   SAME(type, CU_MEMORYTYPE_DEVICE);
-  OK(cuCtxSetCurrent(context));
 }

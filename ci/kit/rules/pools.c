@@ -137,7 +137,6 @@ RULE(a_destroyed_stream_still_frees, READING, "A pending cuMemFreeAsync is done 
   open_gate();
   OK(cuCtxSynchronize());
   SAME(of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
-  OK(cuMemPoolDestroy(pool));
 }
 
 /* Whether an allocation in one stream waits for a pending free in another. */
@@ -268,7 +267,6 @@ RULE(a_pool_counts_used_memory, MANUAL,
   CHECK(of(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) >= 1000);
   IS(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), CUDA_SUCCESS);
   SAME(of(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0);
-  OK(cuMemPoolDestroy(pool));
 }
 
 RULE(a_pool_keeps_memory_up_to_its_threshold, MANUAL,
@@ -284,7 +282,6 @@ RULE(a_pool_keeps_memory_up_to_its_threshold, MANUAL,
   CHECK(of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 1000);
   OK(cuMemPoolTrimTo(pool, 0));
   SAME(of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
-  OK(cuMemPoolDestroy(pool));
 }
 
 RULE(a_pool_of_threshold_zero_gives_back_when_synchronized, MANUAL,
@@ -295,7 +292,6 @@ RULE(a_pool_of_threshold_zero_gives_back_when_synchronized, MANUAL,
   OK(cuMemFreeAsync(m, a));
   OK(cuStreamSynchronize(a));
   SAME(of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
-  OK(cuMemPoolDestroy(pool));
 }
 
 RULE(null_is_no_pool, READING, "Calls with a null pool are INVALID_VALUE.", .needs = POOLS, .alone = true) {

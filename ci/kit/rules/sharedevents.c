@@ -7,6 +7,7 @@ enum { FLAGS = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING };
 static CUevent new_shared_event(void) {
   CUevent e = NULL;
   OK(cuEventCreate(&e, FLAGS));
+  made(EVENT, e);
   return e;
 }
 
@@ -244,9 +245,6 @@ RULE(a_shared_event_works_in_its_own_process, MANUAL, "An event of CU_EVENT_INTE
     if (i % 500 < 498) continue;
     OK(cuStreamSynchronize(i % 2 ? a : b));
   }
-  OK(cuStreamSynchronize(a));
-  OK(cuStreamSynchronize(b));
-  OK(cuEventDestroy_v2(e));
 }
 
 static void open_events(void) {

@@ -38,7 +38,6 @@ RULE(any_context_can_be_waited_for, MANUAL,
   use(1);
   DOES_NOT_WAIT(cuCtxSynchronize_v2(NULL));
   WAITS(cuCtxSynchronize_v2(first));
-  OK(cuCtxSetCurrent(first));
 }
 
 RULE(the_version_asked_for_selects_the_signature, MANUAL,
@@ -67,9 +66,8 @@ RULE(the_default_pool_of_a_place_is_that_of_the_device, MANUAL,
 RULE(a_place_can_be_given_another_pool, MANUAL,
      "cuMemSetMemPool makes a pool the current one of its place, until it is destroyed.", .needs = POOLS) {
   CUmemoryPool pool = NULL, now = NULL;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device_0};
   needs_13();
-  OK(cuMemPoolCreate(&pool, &p));
+  pool = new_pool(device_0, CU_MEM_ALLOCATION_TYPE_PINNED);
   OK(cuMemSetMemPool(&device_0, CU_MEM_ALLOCATION_TYPE_PINNED, pool));
   OK(cuDeviceGetMemPool(&now, 0));
   CHECK(now == pool);
@@ -123,10 +121,9 @@ RULE(a_pool_is_for_its_own_place, MANUAL,
      "cuMemSetMemPool of a pool for another place or type is INVALID_VALUE; the default pool stays what it was.",
      .needs = POOLS | MANAGED, .alone = true) {
   CUmemoryPool first = NULL, pool = NULL, now = NULL;
-  CUmemPoolProps p = {.allocType = PINNED, .location = host_place};
   needs_host_pools();
   OK(cuMemGetMemPool(&first, &host_place, PINNED));
-  OK(cuMemPoolCreate(&pool, &p));
+  pool = new_pool(host_place, PINNED);
   IS(cuMemSetMemPool(&node, PINNED, pool), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemSetMemPool(&host_place, MANAGED_TYPE, pool), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemSetMemPool(&device_0, PINNED, pool), CUDA_ERROR_INVALID_VALUE);
@@ -180,12 +177,11 @@ RULE(without_pools_no_place_has_one, MANUAL, "Without pools, no place has one, a
 RULE(memory_of_host_pools_is_page_locked, MANUAL,
      "Memory of a pool of the host has the type HOST, and the host writes it.", .needs = POOLS) {
   CUmemoryPool pool = NULL, its = NULL;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = host_place};
   CUdeviceptr m = 0, d = new_memory(4000);
   int type = 0, managed = 1;
   uint64_t used = 0;
   needs_host_pools();
-  OK(cuMemPoolCreate(&pool, &p));
+  pool = new_pool(host_place, CU_MEM_ALLOCATION_TYPE_PINNED);
   OK(cuMemAllocFromPoolAsync(&m, 4000, pool, a));
   OK(cuStreamSynchronize(a));
   CHECK(host_writes((void*)(uintptr_t)m));
@@ -205,17 +201,14 @@ RULE(memory_of_host_pools_is_page_locked, MANUAL,
   OK(cuStreamSynchronize(a));
   OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
   SAME(used, 0);
-  OK(cuMemPoolDestroy(pool));
 }
 
 RULE(memory_of_host_pools_is_freed_as_that_of_others, READING,
      "cuMemFreeHost of memory of a pool of the host is INVALID_VALUE, cuMemFree frees it.", .needs = POOLS,
      .alone = true) {
-  CUmemoryPool pool = NULL;
-  CUmemPoolProps p = {.allocType = PINNED, .location = host_place};
   CUdeviceptr m = 0;
   needs_host_pools();
-  OK(cuMemPoolCreate(&pool, &p));
+  CUmemoryPool pool = new_pool(host_place, PINNED);
   OK(cuMemAllocFromPoolAsync(&m, 4096, pool, a));
   OK(cuStreamSynchronize(a));
   IS(cuMemFreeHost((void*)(uintptr_t)m), CUDA_ERROR_INVALID_VALUE);
@@ -235,12 +228,10 @@ RULE(a_pool_has_no_more_than_its_limit, READING, "Allocation of more than a pool
 
 RULE(memory_of_managed_pools_is_managed, MANUAL, "Memory of a pool of managed memory is the host's and the device's.",
      .needs = POOLS | MANAGED | CONCURRENT) {
-  CUmemoryPool pool = NULL;
-  CUmemPoolProps p = {.allocType = MANAGED_TYPE, .location = device_0};
   CUdeviceptr m = 0;
   int managed = 0;
   needs_host_pools();
-  OK(cuMemPoolCreate(&pool, &p));
+  CUmemoryPool pool = new_pool(device_0, MANAGED_TYPE);
   OK(cuMemAllocFromPoolAsync(&m, 1000, pool, a));
   OK(cuMemsetD8Async(m, 7, 1000, a));
   IS(cuMemPrefetchAsync(m, 1000, 0, a), CUDA_SUCCESS);
@@ -250,5 +241,4 @@ RULE(memory_of_managed_pools_is_managed, MANUAL, "Memory of a pool of managed me
   CHECK(managed);
   OK(cuMemFreeAsync(m, a));
   OK(cuStreamSynchronize(a));
-  OK(cuMemPoolDestroy(pool));
 }

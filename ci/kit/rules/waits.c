@@ -76,10 +76,8 @@ RULE(peer_access_is_given_while_work_is_pending, READING,
      .alone = true) {
   CUcontext other = use(1);
   use(0);
-  CUmemoryPool pool = NULL;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
   CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  OK(cuMemPoolCreate(&pool, &p));
+  CUmemoryPool pool = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   CUstream s = hold();
   DOES_NOT_WAIT(cuCtxEnablePeerAccess(other, 0));
   DOES_NOT_WAIT(cuMemPoolSetAccess(pool, &access, 1));
