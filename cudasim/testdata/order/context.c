@@ -72,37 +72,27 @@ PAIR(many_streams_come_and_go, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 /* The host waits for another context than the one that has the work. */
 PAIR(the_host_waits_for_the_wrong_context, "cuMemcpyDtoHAsync", "cudasim_host_read", "") {
-  CUcontext first = use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(N);
-  unsigned char *out = new_ones(N);
-  CUcontext second = new_context(0);
-  OK(cuCtxSetCurrent(first));
-  OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
+  CUcontext first = use(0), second = new_context(0);
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, a));
   OK(cuCtxSetCurrent(PICK(first, second)));
   OK(cuCtxSynchronize());
-  cudasim_host_read(out, N);
+  cudasim_host_read(p, N);
 }
 
 /* Each context has a legacy stream of its own, and the streams of one are none of the other's. */
 PAIR(legacy_streams_of_two_contexts, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "") {
-  CUcontext first = use(0);
-  CUdeviceptr m = new_memory(N);
-  unsigned char *between = new_ones(N);
   CUcontext second = new_context(0);
   CUdeviceptr n = new_memory(N);
-  OK(cuCtxSetCurrent(first));
+  use(0);
   OK(cuMemsetD8Async(m, 7, N, NULL));
-  OK(cuMemcpyDtoHAsync_v2(between, m, N, NULL));
+  OK(cuMemcpyDtoHAsync_v2(p, m, N, NULL));
   WAIT(cuStreamSynchronize(NULL));
   OK(cuCtxSetCurrent(second));
-  OK(cuMemcpyHtoDAsync_v2(n, between, N, NULL));
+  OK(cuMemcpyHtoDAsync_v2(n, p, N, NULL));
   expect(n, 7);
 }
 
 CORRECT(cumemfree_waits_for_the_device, "") {
-  CUdeviceptr m;
-  OK(cuMemAlloc_v2(&m, N));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -111,17 +101,13 @@ CORRECT(cumemfree_waits_for_the_device, "") {
 }
 
 CORRECT(cumemfreehost_waits_for_the_devices, "") {
-  void *in;
-  OK(cuMemAllocHost_v2(&in, N));
-  memset(in, 7, N);
-  OK(cuMemcpyHtoDAsync_v2(m, in, N, a));
-  OK(cuMemFreeHost(in));
-  expect(m, 7);
+  OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
+  OK(cuMemFreeHost(p));
+  expect(m, 1);
 }
 
 CORRECT(managed_memory_is_freed_after_the_device, "") {
-  CUdeviceptr m;
-  OK(cuMemAllocManaged(&m, N, CU_MEM_ATTACH_GLOBAL));
+  CUdeviceptr m = new_managed(N);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   OK(cuMemFree_v2(m));
@@ -159,7 +145,7 @@ CORRECT(a_waiting_stream_outlives_the_other_and_its_event, "") {
 /* Destroying a context waits for its work. */
 CORRECT(the_end_of_a_context, "") {
   CUcontext first = use(0), second;
-  CUdeviceptr m, n = new_memory(N);
+  CUdeviceptr m;
   CUstream s;
   OK(cuCtxCreate_v2(&second, 0, 0));
   OK(cuMemAlloc_v2(&m, N));

@@ -9,6 +9,7 @@ static CUgraphExec end(CUstream s) {
   CUgraphExec exec;
   OK(cuStreamEndCapture(s, &graph));
   OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  made(EXECUTABLE, exec);
   OK(cuGraphDestroy(graph));
   return exec;
 }
@@ -17,6 +18,17 @@ static CUgraphExec end(CUstream s) {
 static void launch_once(CUgraphExec exec, CUstream s) {
   OK(cuGraphLaunch(exec, s));
   OK(cuGraphExecDestroy(exec));
+}
+
+/* Captures in two streams: the second comes after the first, and is joined at the end. */
+static void begin_two(CUstream first, CUstream second) {
+  begin(first);
+  OK(follow(second, first));
+}
+
+static void join_and_launch(CUstream first, CUstream second) {
+  OK(follow(first, second));
+  launch_once(end(first), first);
 }
 
 static CUgraphExec setting(CUdeviceptr m, unsigned char value) {
@@ -36,19 +48,16 @@ static CUgraphExec copying(CUdeviceptr to, CUdeviceptr from) {
 /* ---- nodes ---- */
 
 PAIR(a_node_after_one_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
+  join_and_launch(a, b);
   expect(n, 7);
 }
 
 PAIR(a_node_after_one_of_a_third_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(follow(c, a));
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(follow(b, a));
@@ -62,35 +71,29 @@ PAIR(a_node_after_one_of_a_third_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync",
 }
 
 PAIR(two_nodes_write, "cuMemsetD8Async", "cuMemsetD16Async", "") {
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuMemsetD16Async(PICK(n, m), 7, N / 2, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
+  join_and_launch(a, b);
   expect(m, 7);
 }
 
 PAIR(a_node_writes_what_another_reads, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
   OK(cuMemsetD16Async(m, 0x0808, N / 2, a));
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   WAIT(follow(b, a));
   OK(cuMemsetD8Async(m, 7, N, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
+  join_and_launch(a, b);
   expect(n, 8);
 }
 
 CORRECT(two_nodes_read, "") {
   OK(cuMemsetD8Async(m, 7, N, a));
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
   OK(cuMemcpyDtoDAsync_v2(o, m, N, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
+  join_and_launch(a, b);
   expect(n, 7);
   expect(o, 7);
 }
@@ -143,12 +146,10 @@ CORRECT(a_launch_is_work_of_its_stream, "") {
 
 /* All of it, not the lane that ends the graph. */
 PAIR(the_end_of_a_launch_is_that_of_all_its_nodes, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuMemsetD16Async(o, 7, N / 2, a));
   OK(cuMemsetD8Async(m, 7, N, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
+  join_and_launch(a, b);
   WAIT(follow(c, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
   expect(n, 7);
@@ -167,8 +168,6 @@ PAIR(launches_of_one_executable_graph, "cuMemsetD8Async", "cuMemsetD8Async", "")
   CUgraphExec x = setting(m, 7), y = setting(m, 7);
   OK(cuGraphLaunch(x, a));
   OK(cuGraphLaunch(PICK(x, y), b));
-  OK(cuGraphExecDestroy(x));
-  OK(cuGraphExecDestroy(y));
   expect(m, 7);
 }
 
@@ -179,7 +178,6 @@ PAIR(work_after_the_second_launch, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   OK(cuGraphLaunch(x, a));
   WAIT(cuGraphLaunch(x, b));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  OK(cuGraphExecDestroy(x));
   expect(n, 7);
 }
 
@@ -188,7 +186,6 @@ PAIR(an_upload_comes_after_launches, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "")
   OK(cuGraphLaunch(x, a));
   WAIT(cuGraphUpload(x, b));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  OK(cuGraphExecDestroy(x));
   expect(n, 7);
 }
 
@@ -202,7 +199,6 @@ CORRECT(launched_again_and_again, "") {
   OK(follow(a, b));
   CUgraphExec x = end(a);
   for (int i = 0; i < 5; i++) OK(cuGraphLaunch(x, i < 3 ? a : c));
-  OK(cuGraphExecDestroy(x));
   expect(n, 7);
 }
 
@@ -283,32 +279,26 @@ READS_GARBAGE(a_pageable_destination_of_a_graph, "pageable_async=*") {
 
 /* From the end of the function on, the host counts as after what came before it in the graph. */
 CORRECT(the_host_waits_for_a_function_of_a_graph, "") {
-  static atomic_bool done;
   use(0);
-  done = false;
   begin(a);
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuLaunchHostFunc(a, raise_flag, &done));
+  OK(cuLaunchHostFunc(a, raise_flag, &flag));
   launch_once(end(a), a);
-  await_flag(&done);
+  await_flag(&flag);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 7);
 }
 
 /* The function waits for the host, so that nothing is learned from its end. */
 PAIR(a_node_after_a_host_function, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  static atomic_bool go;
   use(0);
-  go = false;
-  begin(a);
-  OK(follow(b, a));
-  OK(cuLaunchHostFunc(a, await_flag, &go));
+  begin_two(a, b);
+  OK(cuLaunchHostFunc(a, await_flag, &flag));
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
-  go = true;
+  join_and_launch(a, b);
+  flag = true;
   expect(n, 7);
 }
 
@@ -348,8 +338,7 @@ PAIR(a_graph_waits_for_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
 
 /* What comes after the wait in another stream of the capture has waited, too: also for a complete event. */
 PAIR(a_node_after_a_wait_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuStreamWaitEvent(a, e, CU_EVENT_WAIT_EXTERNAL));
   WAIT(follow(b, a));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
@@ -363,13 +352,11 @@ PAIR(a_node_after_a_wait_of_another_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsyn
 
 /* As a record in a stream counts for all that is queued later. */
 PAIR(a_graph_waits_for_a_record_of_its_own, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  begin(a);
-  OK(follow(b, a));
+  begin_two(a, b);
   OK(cuMemsetD8Async(m, 7, N, a));
   OK(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL));
   WAIT(cuStreamWaitEvent(b, e, CU_EVENT_WAIT_EXTERNAL));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  OK(follow(a, b));
-  launch_once(end(a), a);
+  join_and_launch(a, b);
   expect(n, 7);
 }

@@ -4,12 +4,10 @@
 /* The host waits for the flag in both variants; the flag implies that the work before the function
  * is done. */
 PAIR(a_host_function_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  static atomic_bool done;
-  done = false;
-  WRONG(cuLaunchHostFunc(a, raise_flag, &done));
+  WRONG(cuLaunchHostFunc(a, raise_flag, &flag));
   OK(cuMemsetD8Async(m, 7, N, a));
-  RIGHT(cuLaunchHostFunc(a, raise_flag, &done));
-  await_flag(&done);
+  RIGHT(cuLaunchHostFunc(a, raise_flag, &flag));
+  await_flag(&flag);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 7);
 }
@@ -21,61 +19,48 @@ static void raise_flag_of_stream(CUstream stream, CUresult status, void *flag) {
 }
 
 PAIR(a_stream_callback_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  static atomic_bool done;
-  done = false;
-  WRONG(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
+  WRONG(cuStreamAddCallback(a, raise_flag_of_stream, &flag, 0));
   OK(cuMemsetD8Async(m, 7, N, a));
-  RIGHT(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
-  await_flag(&done);
+  RIGHT(cuStreamAddCallback(a, raise_flag_of_stream, &flag, 0));
+  await_flag(&flag);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 7);
 }
 
-PAIR(a_host_function_of_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  static atomic_bool done;
-  done = false;
-  OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuLaunchHostFunc(PICK(a, c), raise_flag, &done));
-  await_flag(&done);
-  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-  expect(n, 7);
+FILL_AND_COPY(a_host_function_of_the_wrong_stream, a, b) {
+  OK(cuLaunchHostFunc(PICK(a, c), raise_flag, &flag));
+  await_flag(&flag);
 }
 
 /* The work behind the function waits until the host lets it go: is the host after the
  * other stream by then? */
 PAIR(a_host_function_waits_for_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  static atomic_bool open;
-  open = false;
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuLaunchHostFunc(b, await_flag, &open));
+  OK(cuLaunchHostFunc(b, await_flag, &flag));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   WAIT(cuStreamSynchronize(a));
-  raise_flag(&open);
+  raise_flag(&flag);
   expect(n, 7);
 }
 
 /* A write that is queued only after the copy, and still comes before it. */
 PAIR(work_that_is_queued_later_and_comes_first, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
-  static atomic_bool open;
-  open = false;
-  OK(cuLaunchHostFunc(b, await_flag, &open));
+  OK(cuLaunchHostFunc(b, await_flag, &flag));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   OK(cuMemsetD8Async(m, 7, N, a));
   WAIT(cuStreamSynchronize(a));
-  raise_flag(&open);
+  raise_flag(&flag);
   expect(n, 7);
 }
 
 /* Another stream waits for an event behind the function: it is as late. */
 PAIR(an_event_behind_a_host_function, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-  static atomic_bool open;
-  open = false;
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuLaunchHostFunc(b, await_flag, &open));
+  OK(cuLaunchHostFunc(b, await_flag, &flag));
   WAIT(follow(c, b));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
   OK(cuStreamSynchronize(a));
-  raise_flag(&open);
+  raise_flag(&flag);
   expect(n, 7);
 }
 
@@ -125,13 +110,11 @@ CORRECT(a_host_function_fills_the_source_for_another_stream, "") {
 }
 
 CORRECT(the_host_fills_the_source_and_lets_the_stream_go, "") {
-  static atomic_bool open;
-  open = false;
-  OK(cuLaunchHostFunc(a, await_flag, &open));
+  OK(cuLaunchHostFunc(a, await_flag, &flag));
   OK(cuMemcpyHtoDAsync_v2(m, p, N, a));
   memset(p, 7, N);
   cudasim_host_write(p, N);
-  raise_flag(&open);
+  raise_flag(&flag);
   expect(m, 7);
 }
 
@@ -156,11 +139,9 @@ CORRECT(a_host_function_reads_what_its_stream_wrote, "") {
 /* Two functions pass a flag on: the second stream is ordered after the first one without an
  * event. */
 CORRECT(one_host_function_waits_for_another, "") {
-  static atomic_bool done;
-  done = false;
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuLaunchHostFunc(a, raise_flag, &done));
-  OK(cuLaunchHostFunc(b, await_flag, &done));
+  OK(cuLaunchHostFunc(a, raise_flag, &flag));
+  OK(cuLaunchHostFunc(b, await_flag, &flag));
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 7);
 }

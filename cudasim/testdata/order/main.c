@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 bool wrong;
+atomic_bool flag;
 
 static struct program *programs;
 static const struct program *program;
@@ -280,6 +281,7 @@ static void clean_up(void) {
 
 static void run_once(void) {
   marks = 0;
+  flag = false;
   use(0);
   begin_rule();
   program->run();

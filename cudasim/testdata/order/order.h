@@ -95,7 +95,8 @@ CUresult poll_event(CUevent event);
 CUresult poll_stream(CUstream stream);
 CUresult poll_elapsed(CUevent start, CUevent end);
 
-/* For host functions: sets an atomic_bool; waits for one, on any thread. */
+/* For host functions: sets an atomic_bool; waits for one, on any thread. This one is false when a program begins. */
+extern atomic_bool flag;
 void raise_flag(void *flag);
 void await_flag(void *flag);
 

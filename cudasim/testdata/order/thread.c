@@ -44,13 +44,11 @@ static void signal_and_raise(void *flag) {
 }
 
 PAIR(a_host_function_tells_by_a_signal, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "threads=1") {
-  static atomic_bool done;
-  done = false;
   OK(cuMemsetD8Async(m, 7, N, a));
-  OK(cuLaunchHostFunc(a, signal_and_raise, &done));
-  await_flag(&done);
+  OK(cuLaunchHostFunc(a, signal_and_raise, &flag));
+  await_flag(&flag);
   mark();
-  if (!wrong) cudasim_host_wait(&done);
+  if (!wrong) cudasim_host_wait(&flag);
   OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
   expect(n, 7);
 }
