@@ -2,48 +2,44 @@
 #include "simulator.h"
 
 /* Then the source may be read before earlier work of the stream has written it. */
-SIMULATED(a_source_that_is_read_in_any_order_has_to_be_there, "", .violates = true) {
+WITH_OBJECTS(a_source_that_is_read_in_any_order_has_to_be_there, "", .violates = true) {
   needs_13();
-  CUstream s = new_stream();
-  CUdeviceptr d = new_memory(100), from = new_memory(100);
   size_t size = 100, start = 0;
   CUmemcpyAttributes any = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY};
-  OK(cuMemsetD8Async(from, 2, 100, s));
-  OK(cuStreamSynchronize(s));
-  OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &any, &start, 1, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(n, 2, 100, a));
+  OK(cuStreamSynchronize(a));
+  OK(cuMemcpyBatchAsync_v2(&m, &n, &size, 1, &any, &start, 1, a));
+  OK(cuStreamSynchronize(a));
   CHECK(!reports("violations", "\""));
-  OK(cuMemsetD8Async(from, 3, 100, s));
-  OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &any, &start, 1, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemsetD8Async(n, 3, 100, a));
+  OK(cuMemcpyBatchAsync_v2(&m, &n, &size, 1, &any, &start, 1, a));
+  OK(cuStreamSynchronize(a));
   CHECK(reports("violations", "cuMemcpyBatchAsync by the host reads"));
 }
 
 /* Neighbours are no conflict, nor are two copies that read the same. */
-SIMULATED(copies_of_a_batch_are_in_no_order, "", .violates = true) {
+WITH_OBJECTS(copies_of_a_batch_are_in_no_order, "", .violates = true) {
   needs_13();
-  CUstream s = new_stream();
   CUdeviceptr d = new_memory(300), e = new_memory(300);
   size_t sizes[] = {100, 100, 100}, start = 0;
   CUmemcpyAttributes in_order = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-  OK(cuMemsetD8Async(d, 1, 300, s));
-  OK(cuMemsetD8Async(e, 1, 300, s));
+  OK(cuMemsetD8Async(d, 1, 300, a));
+  OK(cuMemsetD8Async(e, 1, 300, a));
   CUdeviceptr apart[] = {d, d + 100, d + 200}, same[] = {e, e, e};
-  OK(cuMemcpyBatchAsync_v2(apart, same, sizes, 3, &in_order, &start, 1, s));
+  OK(cuMemcpyBatchAsync_v2(apart, same, sizes, 3, &in_order, &start, 1, a));
   CHECK(!reports("violations", "\""));
   CUdeviceptr both[] = {d, d + 200, d + 99}, from[] = {e, e, e};
-  OK(cuMemcpyBatchAsync_v2(both, from, sizes, 3, &in_order, &start, 1, s));
+  OK(cuMemcpyBatchAsync_v2(both, from, sizes, 3, &in_order, &start, 1, a));
   CHECK(reports("violations", "copies 0 and 2 of a batch"));
   cudasim_forget_violations();
   CUdeviceptr there[] = {d, e + 50, e + 200}, back[] = {e, d + 200, d + 200};
-  OK(cuMemcpyBatchAsync_v2(there, back, sizes, 3, &in_order, &start, 1, s));
+  OK(cuMemcpyBatchAsync_v2(there, back, sizes, 3, &in_order, &start, 1, a));
   CHECK(reports("violations", "copies 0 and 1 of a batch"));
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
 }
 
-SIMULATED(what_is_discarded_is_garbage_in_stream_order, "") {
+WITH_OBJECTS(what_is_discarded_is_garbage_in_stream_order, "") {
   needs_13();
-  CUstream s = new_stream();
   CUdeviceptr m[2];
   size_t sizes[] = {100, 50}, start = 0;
   CUmemLocation places[] = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -52,15 +48,15 @@ SIMULATED(what_is_discarded_is_garbage_in_stream_order, "") {
     OK(cuMemsetD8_v2(m[i], 7, 100));
   }
   unsigned char *first = (unsigned char *)(uintptr_t)m[0], *second = (unsigned char *)(uintptr_t)m[1];
-  close_gate(s);
-  OK(cuMemDiscardBatchAsync(m, sizes, 2, 0, s));
+  close_gate(a);
+  OK(cuMemDiscardBatchAsync(m, sizes, 2, 0, a));
   STAYS(all_bytes(first, 7, 100));
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes(first, 0xa5, 100));
   CHECK(all_bytes(second, 0xa5, 50) && all_bytes(second + 50, 7, 50));
   memset(first, 7, 100);
-  OK(cuMemDiscardAndPrefetchBatchAsync(m, sizes, 2, places, &start, 1, 0, s));
-  OK(cuStreamSynchronize(s));
+  OK(cuMemDiscardAndPrefetchBatchAsync(m, sizes, 2, places, &start, 1, 0, a));
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes(first, 0xa5, 100));
 }

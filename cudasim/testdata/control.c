@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const CUmemLocation device_0 = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+
 BARE(options_are_set_before_the_first_call, "") {
   SAME(cudasim_configure("devices=2,memory=4096"), 0);
   use(1);
@@ -66,8 +68,7 @@ SIMULATED(the_kth_call_fails_and_does_nothing, "") {
   OK(cuMemFree_v2(m[3]));
 }
 
-SIMULATED(faults_name_functions_without_their_suffixes, "") {
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(faults_name_functions_without_their_suffixes, "") {
   const char *function = NULL;
   cudasim_fail("cuMemsetD8Async", 1, 719);
   IS(cuMemsetD8Async_ptsz(m, 0, 64, NULL), 719);
@@ -77,8 +78,7 @@ SIMULATED(faults_name_functions_without_their_suffixes, "") {
   CHECK(strcmp(function, "cuMemcpyHtoD") == 0);
 }
 
-SIMULATED(any_function_may_be_the_one_that_fails, "") {
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(any_function_may_be_the_one_that_fails, "") {
   const char *function = NULL, *name;
   cudasim_fail(NULL, 3, 999);
   OK(cuGetErrorName(1, &name)); /* never fails, and is not counted */
@@ -121,17 +121,14 @@ SIMULATED(a_fault_may_last, "") {
   OK(cuCtxSynchronize());
 }
 
-SIMULATED(a_call_that_fails_queues_nothing, "") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  CUevent e = new_event();
-  OK(cuMemsetD8Async(m, 1, 64, s));
+WITH_OBJECTS(a_call_that_fails_queues_nothing, "") {
+  OK(cuMemsetD8Async(m, 1, 64, a));
   cudasim_fail("cuMemsetD8Async", 1, 700);
-  IS(cuMemsetD8Async(m, 2, 64, s), 700);
-  OK(cuStreamSynchronize(s));
+  IS(cuMemsetD8Async(m, 2, 64, a), 700);
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 1, 64));
   cudasim_fail("cuEventRecord", 1, 700);
-  IS(cuEventRecord(e, s), 700);
+  IS(cuEventRecord(e, a), 700);
   cudasim_fail("cuMemFree", 1, 700);
   IS(cuMemFree_v2(m), 700);
 }
@@ -203,10 +200,8 @@ SIMULATED(violations_are_kept_until_they_are_forgotten, "", .races = true) {
 }
 
 /* It has none of the threads that would do the work. */
-SIMULATED(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  OK(cuMemsetD8Async(m, 0, 64, s));
+WITH_OBJECTS(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
+  OK(cuMemsetD8Async(m, 0, 64, a));
   pid_t child = fork();
   if (child == 0) {
     alarm(10);
@@ -218,7 +213,7 @@ SIMULATED(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child);
   SAME(status, 0);
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
 }
 
 static void set_from_two_streams(void) {
@@ -433,11 +428,7 @@ static void one_context(void) {
 }
 
 static void one_pool(void) {
-  CUmemoryPool pool;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-  OK(cuMemPoolCreate(&pool, &p));
-  OK(cuMemPoolDestroy(pool));
+  OK(cuMemPoolDestroy(new_pool(device_0, CU_MEM_ALLOCATION_TYPE_PINNED)));
 }
 
 SIMULATED(events_that_were_destroyed_cost_nothing, "") {
@@ -464,62 +455,27 @@ SIMULATED(leaked_device_memory_is_reported, "") {
   CHECK(reports("leaks", "cuMemAlloc: 4096 bytes at 0x"));
 }
 
-SIMULATED(leaked_page_locked_memory_is_reported, "") {
-  new_pinned(4096);
-  CHECK(reports("leaks", "cuMemHostAlloc: 4096 bytes at 0x"));
-}
+/* LEAK(name, what leaks, text of the report) */
+#define LEAK(id, make, text)        \
+  SIMULATED(id, "") {               \
+    make;                           \
+    CHECK(reports("leaks", text));  \
+  }
 
-SIMULATED(leaked_registrations_are_reported, "") {
-  static char bytes[4096];
-  OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
-  CHECK(reports("leaks", "cuMemHostRegister: 4096 bytes at 0x"));
-}
+static char registered[4096];
+static CUcontext leaked;
 
-SIMULATED(leaked_managed_memory_is_reported, "") {
-  CUdeviceptr m;
-  OK(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
-  CHECK(reports("leaks", "cuMemAllocManaged: 4096 bytes at 0x"));
-}
-
-SIMULATED(leaked_pool_memory_is_reported, "") {
-  CUdeviceptr m;
-  OK(cuMemAllocAsync(&m, 4096, NULL));
-  OK(cuStreamSynchronize(NULL));
-  CHECK(reports("leaks", "cuMemAllocAsync: 4096 bytes at 0x"));
-}
-
-SIMULATED(leaked_streams_are_reported, "") {
-  new_stream();
-  CHECK(reports("leaks", "cuStreamCreate: "));
-}
-
-SIMULATED(leaked_events_are_reported, "") {
-  new_event();
-  CHECK(reports("leaks", "cuEventCreate: "));
-}
-
-BARE(leaked_pools_are_reported, "") {
-  CUmemoryPool pool;
-  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-  use(0);
-  OK(cuMemPoolCreate(&pool, &p));
-  CHECK(reports("leaks", "cuMemPoolCreate: "));
-}
-
-BARE(leaked_contexts_are_reported, "") {
-  CUcontext context;
-  OK(cuInit(0));
-  OK(cuCtxCreate_v2(&context, 0, 0));
-  CHECK(reports("leaks", "cuCtxCreate: "));
-}
-
-BARE(leaked_references_to_primary_contexts_are_reported, "") {
-  CUcontext context;
-  OK(cuInit(0));
-  OK(cuDevicePrimaryCtxRetain(&context, 0));
-  CHECK(reports("leaks", "cuDevicePrimaryCtxRetain: "));
-}
+LEAK(leaked_page_locked_memory_is_reported, new_pinned(4096), "cuMemHostAlloc: 4096 bytes at 0x")
+LEAK(leaked_registrations_are_reported, OK(cuMemHostRegister_v2(registered, sizeof registered, 0)),
+     "cuMemHostRegister: 4096 bytes at 0x")
+LEAK(leaked_managed_memory_is_reported, new_managed(4096), "cuMemAllocManaged: 4096 bytes at 0x")
+LEAK(leaked_pool_memory_is_reported, allocate(4096, NULL), "cuMemAllocAsync: 4096 bytes at 0x")
+LEAK(leaked_streams_are_reported, new_stream(), "cuStreamCreate: ")
+LEAK(leaked_events_are_reported, new_event(), "cuEventCreate: ")
+LEAK(leaked_pools_are_reported, new_pool(device_0, CU_MEM_ALLOCATION_TYPE_PINNED), "cuMemPoolCreate: ")
+LEAK(leaked_contexts_are_reported, OK(cuCtxCreate_v2(&leaked, 0, 0)), "cuCtxCreate: ")
+LEAK(leaked_references_to_primary_contexts_are_reported, OK(cuDevicePrimaryCtxRetain(&leaked, 0)),
+     "cuDevicePrimaryCtxRetain: ")
 
 SIMULATED(leaked_graphs_are_reported, "") {
   CUgraph graph;

@@ -17,15 +17,13 @@ SIMULATED(an_event_that_is_waited_for_is_not_to_be_destroyed, "", .violates = tr
   join(&waiting);
 }
 
-SIMULATED(a_held_event_fires_only_when_told, "") {
-  CUevent e = new_event(), after = new_event();
-  CUstream a = new_stream(), b = new_stream();
+WITH_OBJECTS(a_held_event_fires_only_when_told, "") {
   OK(cudasim_event_hold(e));
   OK(cuEventRecord(e, a));
-  OK(cuEventRecord(after, a));
+  OK(cuEventRecord(f, a));
   OK(cuStreamWaitEvent(b, e, 0));
   STAYS_PENDING(cuEventQuery(e));
-  STAYS_PENDING(cuEventQuery(after));
+  STAYS_PENDING(cuEventQuery(f));
   STAYS_PENDING(cuStreamQuery(a));
   STAYS_PENDING(cuStreamQuery(b));
   OK(cudasim_event_fire(e));
@@ -39,31 +37,26 @@ static void fire_late(void *event) {
   OK(cudasim_event_fire(event));
 }
 
-SIMULATED(synchronizing_a_held_event_waits_until_it_is_fired, "") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
+WITH_OBJECTS(synchronizing_a_held_event_waits_until_it_is_fired, "") {
   struct thread firing;
   OK(cudasim_event_hold(e));
-  OK(cuEventRecord(e, s));
+  OK(cuEventRecord(e, a));
   start(&firing, fire_late, e);
   OK(cuEventSynchronize(e));
   OK(cuEventQuery(e));
   join(&firing);
 }
 
-SIMULATED(a_held_event_may_be_destroyed_and_fired_then, "") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
+WITH_OBJECTS(a_held_event_may_be_destroyed_and_fired_then, "") {
   OK(cudasim_event_hold(e));
-  OK(cuEventRecord(e, s));
+  OK(cuEventRecord(e, a));
   OK(cuEventDestroy_v2(e));
-  STAYS_PENDING(cuStreamQuery(s));
+  STAYS_PENDING(cuStreamQuery(a));
   OK(cudasim_event_fire(e));
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
 }
 
-SIMULATED(an_event_that_was_fired_is_held_no_longer, "") {
-  CUevent e = new_event();
+WITH_OBJECTS(an_event_that_was_fired_is_held_no_longer, "") {
   OK(cudasim_event_hold(e));
   OK(cudasim_event_fire(e));
   OK(cuEventRecord(e, NULL));

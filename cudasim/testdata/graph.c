@@ -61,25 +61,21 @@ SIMULATED(a_graph_that_uses_freed_memory_is_not_launched, "", .violates = true) 
   IS(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-SIMULATED(memory_of_a_graph_is_freed_after_its_launch, "delay=1000") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  CUgraphExec exec = setting(m, 64, s);
-  OK(cuGraphLaunch(exec, s));
+WITH_OBJECTS(memory_of_a_graph_is_freed_after_its_launch, "delay=1000") {
+  CUgraphExec exec = setting(m, 64, a);
+  OK(cuGraphLaunch(exec, a));
   OK(cuMemFree_v2(m)); /* waits */
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
 }
 
-SIMULATED(a_graph_of_a_destroyed_event_is_not_launched, "") {
-  CUstream s = new_stream();
-  CUevent e = new_event();
-  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
-  OK(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
-  CUgraphExec exec = executable(s);
-  OK(cuGraphLaunch(exec, s));
+WITH_OBJECTS(a_graph_of_a_destroyed_event_is_not_launched, "") {
+  OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL));
+  CUgraphExec exec = executable(a);
+  OK(cuGraphLaunch(exec, a));
   OK(cuEventDestroy_v2(e));
-  IS(cuGraphLaunch(exec, s), CUDA_ERROR_INVALID_HANDLE);
-  OK(cuStreamSynchronize(s));
+  IS(cuGraphLaunch(exec, a), CUDA_ERROR_INVALID_HANDLE);
+  OK(cuStreamSynchronize(a));
 }
 
 SIMULATED(a_graph_of_a_destroyed_context_is_not_launched, "") {
@@ -94,22 +90,20 @@ SIMULATED(a_graph_of_a_destroyed_context_is_not_launched, "") {
 }
 
 /* On a driver it becomes a child graph. */
-SIMULATED(a_launch_is_not_captured, "") {
-  CUstream s = new_stream(), blocking = new_blocking_stream();
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(a_launch_is_not_captured, "") {
   CUgraph graph = NULL;
   int status = -1;
-  CUgraphExec exec = setting(m, 64, s);
-  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  IS(cuGraphLaunch(exec, s), CUDA_ERROR_NOT_SUPPORTED);
-  OK(cuGraphLaunch(exec, blocking)); /* which captures nothing */
-  OK(cuStreamIsCapturing(s, &status));
+  CUgraphExec exec = setting(m, 64, a);
+  OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  IS(cuGraphLaunch(exec, a), CUDA_ERROR_NOT_SUPPORTED);
+  OK(cuGraphLaunch(exec, x)); /* which captures nothing */
+  OK(cuStreamIsCapturing(a, &status));
   SAME(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-  OK(cuStreamEndCapture(s, &graph));
+  OK(cuStreamEndCapture(a, &graph));
   OK(cuGraphDestroy(graph));
-  OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuStreamBeginCapture_v2(x, CU_STREAM_CAPTURE_MODE_RELAXED));
   IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-  IS(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  IS(cuStreamEndCapture(x, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 SIMULATED(a_graph_is_not_launched_by_a_device, "") {

@@ -1,39 +1,33 @@
 /* What is no handle is an error, never a crash, as it may be with a driver. */
 #include "simulator.h"
 
-SIMULATED(what_is_no_event_is_refused, "") {
-  CUevent e = new_event();
-  CUstream s = new_stream();
+WITH_OBJECTS(what_is_no_event_is_refused, "") {
   int garbage[64] = {0};
-  CUevent wrong[] = {NULL, (CUevent)(void *)garbage, (CUevent)(void *)s, e};
+  CUevent wrong[] = {NULL, (CUevent)(void *)garbage, (CUevent)(void *)a, e};
   OK(cuEventDestroy_v2(e));
   for (int i = 0; i < 4; i++) {
     IS(cuEventQuery(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
     IS(cuEventSynchronize(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
-    IS(cuEventRecord(wrong[i], s), CUDA_ERROR_INVALID_HANDLE);
-    IS(cuStreamWaitEvent(s, wrong[i], 0), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuEventRecord(wrong[i], a), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuStreamWaitEvent(a, wrong[i], 0), CUDA_ERROR_INVALID_HANDLE);
     IS(cuEventDestroy_v2(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
   }
 }
 
-SIMULATED(a_destroyed_event_s_handle_does_not_come_back_to_life, "") {
-  CUevent old = new_event();
-  OK(cuEventDestroy_v2(old));
+WITH_OBJECTS(a_destroyed_event_s_handle_does_not_come_back_to_life, "") {
+  OK(cuEventDestroy_v2(f));
   CUevent e[16];
   for (int i = 0; i < 16; i++) {
     e[i] = new_event();
-    CHECK(e[i] != old);
+    CHECK(e[i] != f);
   }
-  IS(cuEventQuery(old), CUDA_ERROR_INVALID_HANDLE);
+  IS(cuEventQuery(f), CUDA_ERROR_INVALID_HANDLE);
 }
 
-SIMULATED(what_is_no_stream_is_refused, "") {
-  CUstream s = new_stream();
-  CUevent e = new_event();
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(what_is_no_stream_is_refused, "") {
   int garbage[64] = {0};
-  CUstream wrong[] = {(CUstream)(void *)garbage, (CUstream)(void *)e, s, (CUstream)3};
-  OK(cuStreamDestroy_v2(s));
+  CUstream wrong[] = {(CUstream)(void *)garbage, (CUstream)(void *)e, a, (CUstream)3};
+  OK(cuStreamDestroy_v2(a));
   for (int i = 0; i < 4; i++) {
     IS(cuStreamQuery(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
     IS(cuStreamSynchronize(wrong[i]), CUDA_ERROR_INVALID_HANDLE);

@@ -41,17 +41,16 @@ BARE(a_primary_context_gets_a_new_handle_by_default, "") {
   OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-SIMULATED(pageable_sources_are_read_late_if_asked, "pageable_async=1") {
-  CUstream s = new_stream();
+WITH_OBJECTS(pageable_sources_are_read_late_if_asked, "pageable_async=1") {
   CUdeviceptr m = new_memory(4096);
   static unsigned char p[4096];
   memset(p, 1, sizeof p);
-  close_gate(s);
-  OK(cuMemcpyHtoDAsync_v2(m, p, sizeof p, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  close_gate(a);
+  OK(cuMemcpyHtoDAsync_v2(m, p, sizeof p, a));
+  STAYS_PENDING(cuStreamQuery(a));
   memset(p, 2, sizeof p);
   open_gate();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(is_filled(m, 2, sizeof p));
 }
 
@@ -65,17 +64,16 @@ SIMULATED(synchronous_copies_of_pageable_memory_are_done_on_return_even_then, "p
   CHECK(all_bytes(q, 1, sizeof q));
 }
 
-SIMULATED(pageable_destinations_are_written_late_if_asked, "pageable_async=1") {
-  CUstream s = new_stream();
+WITH_OBJECTS(pageable_destinations_are_written_late_if_asked, "pageable_async=1") {
   CUdeviceptr m = new_memory(4096);
   static unsigned char p[4096];
-  OK(cuMemsetD8Async(m, 1, sizeof p, s));
+  OK(cuMemsetD8Async(m, 1, sizeof p, a));
   cudasim_pause();
-  OK(cuMemcpyDtoHAsync_v2(p, m, sizeof p, s));
+  OK(cuMemcpyDtoHAsync_v2(p, m, sizeof p, a));
   STAYS(all_bytes(p, 0, sizeof p));
-  STAYS_PENDING(cuStreamQuery(s));
+  STAYS_PENDING(cuStreamQuery(a));
   cudasim_resume();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(all_bytes(p, 1, sizeof p));
 }
 

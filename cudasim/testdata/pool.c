@@ -1,8 +1,7 @@
 /* Memory of pools that is used before it is there or after its free, and the fault that follows. */
 #include "simulator.h"
 
-SIMULATED(using_pool_memory_before_it_is_there_is_a_violation, "", .violates = true) {
-  CUstream a = new_stream(), b = new_stream();
+WITH_OBJECTS(using_pool_memory_before_it_is_there_is_a_violation, "", .violates = true) {
   close_gate(a);
   CUdeviceptr m = allocate(1000, a);
   if (cuMemsetD8Async(m, 7, 1000, b) == CUDA_SUCCESS) OK(cuStreamSynchronize(b));
@@ -11,8 +10,7 @@ SIMULATED(using_pool_memory_before_it_is_there_is_a_violation, "", .violates = t
   OK(cuStreamSynchronize(a));
 }
 
-SIMULATED(using_pool_memory_after_its_free_is_a_violation, "", .violates = true) {
-  CUstream a = new_stream(), b = new_stream();
+WITH_OBJECTS(using_pool_memory_after_its_free_is_a_violation, "", .violates = true) {
   CUdeviceptr m = allocate(1000, a);
   OK(cuStreamSynchronize(a));
   close_gate(a);
@@ -27,9 +25,7 @@ SIMULATED(using_pool_memory_after_its_free_is_a_violation, "", .violates = true)
   IS(cuMemAlloc_v2(&m, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-SIMULATED(freeing_pool_memory_out_of_order_is_a_violation_even_if_it_goes_well, "", .violates = true) {
-  CUstream a = new_stream(), b = new_stream();
-  CUevent e = new_event();
+WITH_OBJECTS(freeing_pool_memory_out_of_order_is_a_violation_even_if_it_goes_well, "", .violates = true) {
   CUdeviceptr m = allocate(1000, a);
   OK(cuStreamSynchronize(a));
   OK(cudasim_event_hold(e));
@@ -53,17 +49,16 @@ SIMULATED(queueing_work_on_freed_pool_memory_is_noticed, "") {
   CHECK(!reports("violations", "\""));
 }
 
-SIMULATED(a_fault_stays_on_its_device, "devices=2", .violates = true) {
+WITH_OBJECTS(a_fault_stays_on_its_device, "devices=2", .violates = true) {
   CUcontext a = use(0);
-  CUstream s = new_stream();
-  CUdeviceptr m = allocate(1000, s);
-  OK(cuStreamSynchronize(s));
-  close_gate(s);
-  OK(cuMemsetD8Async(m, 7, 1000, s));
+  CUdeviceptr m = allocate(1000, b);
+  OK(cuStreamSynchronize(b));
+  close_gate(b);
+  OK(cuMemsetD8Async(m, 7, 1000, b));
   OK(cuMemFreeAsync(m, NULL));
   OK(cuStreamSynchronize(NULL));
   open_gate();
-  IS(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+  IS(cuStreamSynchronize(b), CUDA_ERROR_ILLEGAL_ADDRESS);
   use(1);
   OK(cuCtxSynchronize());
   OK(cuMemFree_v2(new_memory(64)));
@@ -71,9 +66,8 @@ SIMULATED(a_fault_stays_on_its_device, "devices=2", .violates = true) {
   IS(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-SIMULATED(host_pool_memory_is_born_in_stream_order, "", .violates = true) {
+WITH_OBJECTS(host_pool_memory_is_born_in_stream_order, "", .violates = true) {
   needs_13();
-  CUstream a = new_stream(), b = new_stream();
   CUmemoryPool pool = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   close_gate(a);
   CUdeviceptr m = 0;

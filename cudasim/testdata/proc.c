@@ -18,20 +18,19 @@ BARE(what_is_not_simulated_says_so, "") {
   }
 }
 
-SIMULATED(stream_ordered_memory_is_not_captured, "") {
-  CUstream s = new_stream();
+WITH_OBJECTS(stream_ordered_memory_is_not_captured, "") {
   CUdeviceptr m, n;
-  OK(cuMemAllocAsync(&m, 64, s));
+  OK(cuMemAllocAsync(&m, 64, a));
   CUgraph graph = NULL;
   int status = -1;
-  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  IS(cuMemAllocAsync(&n, 64, s), CUDA_ERROR_NOT_SUPPORTED);
-  IS(cuMemFreeAsync(m, s), CUDA_ERROR_NOT_SUPPORTED);
-  OK(cuStreamIsCapturing(s, &status));
+  OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  IS(cuMemAllocAsync(&n, 64, a), CUDA_ERROR_NOT_SUPPORTED);
+  IS(cuMemFreeAsync(m, a), CUDA_ERROR_NOT_SUPPORTED);
+  OK(cuStreamIsCapturing(a, &status));
   SAME(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-  OK(cuStreamEndCapture(s, &graph));
+  OK(cuStreamEndCapture(a, &graph));
   OK(cuGraphDestroy(graph));
-  OK(cuMemFreeAsync(m, s));
+  OK(cuMemFreeAsync(m, a));
 }
 
 SIMULATED(pools_are_not_shared, "") {

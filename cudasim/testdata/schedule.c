@@ -1,21 +1,17 @@
 /* When queued work is done: delays, random order, pauses. */
 #include "simulator.h"
 
-SIMULATED(a_delay_is_waited_out, "delay=20000") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(a_delay_is_waited_out, "delay=20000") {
   double start = now();
-  for (int i = 0; i < 3; i++) OK(cuMemsetD8Async(m, 1, 64, s));
-  OK(cuStreamSynchronize(s));
+  for (int i = 0; i < 3; i++) OK(cuMemsetD8Async(m, 1, 64, a));
+  OK(cuStreamSynchronize(a));
   CHECK(now() - start >= 0.06);
 }
 
-SIMULATED(random_delays_are_waited_out, "schedule=random,delay=2000,seed=5") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(random_delays_are_waited_out, "schedule=random,delay=2000,seed=5") {
   double start = now();
-  for (int i = 0; i < 20; i++) OK(cuMemsetD8Async(m, 1, 64, s));
-  OK(cuStreamSynchronize(s));
+  for (int i = 0; i < 20; i++) OK(cuMemsetD8Async(m, 1, 64, a));
+  OK(cuStreamSynchronize(a));
   CHECK(now() - start >= 0.01); /* 0.04 on the average */
 }
 
@@ -47,14 +43,13 @@ static void take_time(void *unused) {
   left = true;
 }
 
-SIMULATED(pausing_waits_for_what_runs, "") {
-  CUstream s = new_stream();
-  OK(cuLaunchHostFunc(s, take_time, NULL));
+WITH_OBJECTS(pausing_waits_for_what_runs, "") {
+  OK(cuLaunchHostFunc(a, take_time, NULL));
   while (!entered) nap(1);
   cudasim_pause();
   CHECK(left);
   cudasim_resume();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
 }
 
 static void resume_late(void *flag) {
@@ -63,27 +58,23 @@ static void resume_late(void *flag) {
   cudasim_resume();
 }
 
-SIMULATED(calls_that_wait_wait_for_the_end_of_a_pause, "") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(calls_that_wait_wait_for_the_end_of_a_pause, "") {
   struct thread resuming;
   atomic_bool resumed = false;
   cudasim_pause();
-  OK(cuMemsetD8Async(m, 1, 64, s));
+  OK(cuMemsetD8Async(m, 1, 64, a));
   start(&resuming, resume_late, &resumed);
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
   CHECK(resumed);
   join(&resuming);
 }
 
-SIMULATED(pausing_does_not_nest, "") {
-  CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
+WITH_OBJECTS(pausing_does_not_nest, "") {
   cudasim_resume();
   cudasim_pause();
   cudasim_pause();
-  OK(cuMemsetD8Async(m, 1, 64, s));
-  STAYS_PENDING(cuStreamQuery(s));
+  OK(cuMemsetD8Async(m, 1, 64, a));
+  STAYS_PENDING(cuStreamQuery(a));
   cudasim_resume();
-  OK(cuStreamSynchronize(s));
+  OK(cuStreamSynchronize(a));
 }

@@ -10,7 +10,7 @@
 
 /* BARE(name, options of the machine, further fields) { ... }: nothing is initialised. */
 #define BARE(id, ...) RULE(id, MANUAL, "cudasim.h.", 0, false, true, __VA_ARGS__)
-/* The same, with the primary context of device 0 current. */
+/* The same, with the primary context of device 0 current, ... */
 #define SIMULATED(id, ...)          \
   static void on_device_##id(void); \
   BARE(id, __VA_ARGS__) {           \
@@ -18,6 +18,14 @@
     on_device_##id();               \
   }                                 \
   static void on_device_##id(void)
+/* ... and with the objects that a rule begins with in ci/kit/rules. */
+#define WITH_OBJECTS(id, ...)          \
+  static void with_objects_##id(void); \
+  SIMULATED(id, __VA_ARGS__) {         \
+    begin_rule();                      \
+    with_objects_##id();               \
+  }                                    \
+  static void with_objects_##id(void)
 
 /* A number of the report: of an array, the index-th. */
 long long reported(const char *key, int index);
