@@ -56,7 +56,7 @@ func situations(t *testing.T) (program string) {
 	return program
 }
 
-// The rules compare the ledger of a process that ends to its report; see rules.check. These processes are killed.
+// TestLedger compares the ledger of a process that is killed with the report that it had printed.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	program := situations(t)

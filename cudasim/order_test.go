@@ -127,25 +127,34 @@ func TestOrder(t *testing.T) {
 	if testing.Short() {
 		runs = 10
 	}
-	for _, p := range list {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			var wait sync.WaitGroup // the processes sleep most of the time
-			for _, options := range p.options {
-				for _, s := range schedules {
-					wait.Go(func() { r.order(t, p, s.options, options, (runs+s.share-1)/s.share) })
-				}
+	var wait sync.WaitGroup // the processes sleep most of the time
+	for _, s := range schedules {
+		for b, names := range batches(list, s.options) {
+			for names := range slices.Chunk(names, 24) {
+				wait.Go(func() {
+					runs := strconv.Itoa((runs + s.share - 1) / s.share)
+					out, err := r.run(t, b.machine, "", strings.Join(names, ","), b.variants, runs)
+					assert.NoError(t, err, "CUDASIM=%s order NAME %s %s\n%s", b.machine, b.variants, runs, out)
+				})
 			}
-			wait.Wait()
-		})
+		}
 	}
+	wait.Wait()
 }
 
-func (r rules) order(t *testing.T, p ordered, schedule, options string, runs int) {
-	all := strings.TrimSuffix(schedule+","+options, ",")
-	args := []string{p.name, p.variants(schedule), strconv.Itoa(runs)}
-	out, err := r.run(t, all, "", args...)
-	assert.NoError(t, err, "CUDASIM=%s order %s\n%s", all, strings.Join(args, " "), out)
+// batch is what programs have in common that run in one process, which the first that fails ends.
+type batch struct{ machine, variants string }
+
+// batches returns the names of the programs that run in a schedule.
+func batches(list []ordered, schedule string) map[batch][]string {
+	all := map[batch][]string{}
+	for _, p := range list {
+		for _, options := range p.options {
+			b := batch{strings.TrimSuffix(schedule+","+options, ","), p.variants(schedule)}
+			all[b] = append(all[b], p.name)
+		}
+	}
+	return all
 }
 
 // TestOrderAtExit leaves the work pending when the process ends: the report that is
