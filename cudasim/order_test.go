@@ -127,11 +127,14 @@ func TestOrder(t *testing.T) {
 	if testing.Short() {
 		runs = 10
 	}
-	var wait sync.WaitGroup // the processes sleep most of the time
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, 16) // the processes sleep most of the time
 	for _, s := range schedules {
 		for b, names := range batches(list, s.options) {
 			for names := range slices.Chunk(names, 24) {
 				wait.Go(func() {
+					turns <- struct{}{}
+					defer func() { <-turns }()
 					runs := strconv.Itoa((runs + s.share - 1) / s.share)
 					out, err := r.run(t, b.machine, "", strings.Join(names, ","), b.variants, runs)
 					assert.NoError(t, err, "CUDASIM=%s order NAME %s %s\n%s", b.machine, b.variants, runs, out)
