@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/bandwidth"
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
 )
 
 func runBandwidth(ctx context.Context, args []string) int {
@@ -22,7 +20,6 @@ func runBandwidth(ctx context.Context, args []string) int {
 	f.DurationVar(&o.Time, "time", 200*time.Millisecond, "how long each point is measured")
 	timeout := f.Duration("timeout", time.Minute, "how long a call of the driver may take before it is measured")
 	asJSON := f.Bool("json", false, "print the measurements as JSON")
-	ascii := f.Bool("ascii", !terminal.UTF8(), "draw with ASCII alone")
 	if status, ok := parse(f, args); !ok {
 		return status
 	}
@@ -32,15 +29,12 @@ func runBandwidth(ctx context.Context, args []string) int {
 	}
 	inspect := doctor.Options{GPUs: []string{strconv.FormatInt(o.Device, 10)}, Timeout: *timeout}
 	o.Inspect = func(ctx context.Context) (bool, error) { return doctor.InspectDriver(ctx, inspect) }
-	bar := bandwidth.NewBar(os.Stderr, terminal.Width(os.Stderr), *ascii)
-	if terminal.Is(os.Stderr) {
-		o.Progress = bar.Show
-	}
+	var clear func()
+	o.Progress, clear = progress()
 	report, err := bandwidth.Measure(ctx, o)
-	bar.Clear()
+	clear()
 	if *asJSON || len(report.Points) > 0 {
-		look := bandwidth.Look{Style: terminal.Style(terminal.Colours(os.Stdout)), ASCII: *ascii, Width: terminal.Width(os.Stdout)}
-		err = errors.Join(err, write(os.Stdout, *asJSON, report, func(w io.Writer) { report.Print(w, look) }))
+		err = errors.Join(err, write(os.Stdout, *asJSON, report, report.Print))
 	}
 	if err != nil {
 		return failed(err)

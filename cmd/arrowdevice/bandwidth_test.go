@@ -51,14 +51,11 @@ func TestBandwidthOnSimulator(t *testing.T) {
 	require.Len(t, r.Summary, 2)
 	assert.EqualValues(t, 1<<20, r.Summary[0].Bytes)
 
-	run = arrowdevice(t, append(env, "LC_ALL=C"), "bandwidth", "--time", "1ms")
+	run = arrowdevice(t, env, "bandwidth", "--time", "1ms")
 	assert.Zero(t, run.status)
 	for _, line := range []string{"simulated driver: no GPU. The figures mean nothing", "host -> device, GB/s", "device -> host, GB/s", "At 4 MiB, device -> host, ours has "} {
 		assert.Contains(t, run.stdout, line)
 	}
-	assert.False(t, strings.ContainsFunc(run.stdout, func(r rune) bool { return r > 127 }), "a locale without UTF-8")
-	run = arrowdevice(t, append(env, "LC_ALL=C.UTF-8"), "bandwidth", "--time", "1ms", "--sizes", "4K")
-	assert.Contains(t, run.stdout, "│")
 }
 
 func TestBandwidthRefuses(t *testing.T) {

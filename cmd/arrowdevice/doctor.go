@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
 )
 
 func runDoctor(ctx context.Context, args []string) int {
@@ -26,16 +23,12 @@ func runDoctor(ctx context.Context, args []string) int {
 		return statusUsage
 	}
 	o := doctor.Options{Python: *python, Timeout: *timeout}
-	clear := func() {}
-	if terminal.Is(os.Stderr) {
-		o.Progress, clear = showProgress(os.Stderr)
-	}
+	var clear func()
+	o.Progress, clear = progress()
 	report, err := doctor.Examine(ctx, o)
 	clear()
 	if err == nil || *asJSON {
-		err = errors.Join(err, write(os.Stdout, *asJSON, report, func(w io.Writer) {
-			report.Table(w, terminal.Style(terminal.Colours(os.Stdout)), terminal.Width(os.Stdout))
-		}))
+		err = errors.Join(err, write(os.Stdout, *asJSON, report, report.Print))
 	}
 	if err != nil {
 		return failed(err)
@@ -44,15 +37,4 @@ func runDoctor(ctx context.Context, args []string) int {
 		return statusWrong
 	}
 	return statusOK
-}
-
-// showProgress returns functions that write a line over the one before, and remove it.
-func showProgress(w io.Writer) (show func(doing string), clear func()) {
-	var mu sync.Mutex
-	write := func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, "\r%s\x1b[K", text)
-	}
-	return func(doing string) { write(doing + " ...") }, func() { write("") }
 }

@@ -3,13 +3,13 @@
 //	go run github.com/arrowdevice/arrowdevice/cmd/arrowdevice doctor
 //
 // prints the CUDA driver, the GPUs and what they can do, the Python libraries that can exchange data
-// with this one and by which protocols, what is wrong, and what to do about it. With --json the
+// with this one, what is wrong, and what to do about it. With --json the
 // output is the JSON form of the same report.
 //
 //	go run github.com/arrowdevice/arrowdevice/cmd/arrowdevice bandwidth
 //
 // measures copies of a record batch to a GPU and back beside plain and pinned copies of the driver,
-// and prints a table, a plot, and how far from the pinned limit this library is.
+// and prints a table, and how far from the pinned limit this library is.
 //
 // Both work on the simulated driver, and say so. The exit status is 0 if a GPU, or the simulated
 // one, can be used, or was measured; 1 if something is wrong; 2 for arguments that are wrong; 130
@@ -31,6 +31,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -147,4 +148,20 @@ func write(w io.Writer, asJSON bool, result any, forPeople func(io.Writer)) erro
 	}
 	_, err := w.Write(text.Bytes())
 	return err
+}
+
+// progress returns functions that write what is done now to a line of a terminal, over the one before, and that remove it.
+// Another file has no such lines.
+func progress() (show func(doing string), clear func()) {
+	info, err := os.Stderr.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil, func() {}
+	}
+	var mu sync.Mutex
+	line := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(os.Stderr, "\r%s\x1b[K", text)
+	}
+	return func(doing string) { line(doing + " ...") }, func() { line("") }
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,13 +22,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
 // binary is the command, which the tests run as users do: in another folder, alone.
 var binary string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	dir, err := os.MkdirTemp("", "arrowdevice-")
 	if err == nil {
 		binary = filepath.Join(dir, "arrowdevice")
@@ -115,18 +111,6 @@ func simulated(t *testing.T, o cudasim.Options) []string {
 	path, err := o.Build()
 	require.NoError(t, err)
 	return []string{"CDEVICE_CUDA_DRIVER=" + path, "CUDASIM=" + o.String()}
-}
-
-// golden compares text with a file of testdata.
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o666))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), text, "with -update the test writes %s", file)
 }
 
 func TestUsage(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/text"
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -18,8 +19,9 @@ type Options struct {
 	Sizes  []int64       // nil: DefaultSizes, or SimulatedSizes
 	Time   time.Duration // for each point
 	// Inspect reports whether the driver is simulated. It is called before the driver is loaded, which an error prevents.
-	Inspect  func(context.Context) (simulated bool, err error)
-	Progress func(done, total int, doing string)
+	Inspect func(context.Context) (simulated bool, err error)
+	// Progress, if it is not nil, is called with what is measured now.
+	Progress func(doing string)
 }
 
 // rounds is how often each point is come back to, so that what slows the machine down for a moment
@@ -50,12 +52,12 @@ func Measure(ctx context.Context, o Options) (*Report, error) {
 func (m *machine) run(ctx context.Context, r *Report, o Options) error {
 	sizes := o.Sizes
 	if sizes == nil {
-		text := DefaultSizes
+		list := DefaultSizes
 		if r.Simulated {
-			text = SimulatedSizes
+			list = SimulatedSizes
 		}
 		var err error
-		if sizes, err = ParseSizes(text); err != nil {
+		if sizes, err = ParseSizes(list); err != nil {
 			return err
 		}
 	}
@@ -64,9 +66,8 @@ func (m *machine) run(ctx context.Context, r *Report, o Options) error {
 		return err
 	}
 	sizes = r.fit(sizes, free, hostMemory("/"))
-	p := progress{report: o.Progress, total: len(sizes) * rounds * len(directions) * len(methods)}
 	for _, size := range sizes {
-		if err := m.measure(ctx, r, size, o.Time, &p); err != nil {
+		if err := m.measure(ctx, r, size, o); err != nil {
 			return err
 		}
 	}
@@ -125,7 +126,7 @@ func (r *Report) describe(o Options) (*machine, error) {
 }
 
 // measure measures all points of one size.
-func (m *machine) measure(ctx context.Context, r *Report, size int64, each time.Duration, p *progress) error {
+func (m *machine) measure(ctx context.Context, r *Report, size int64, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -137,17 +138,19 @@ func (m *machine) measure(ctx context.Context, r *Report, size int64, each time.
 	if err != nil {
 		return err
 	}
-	err = b.rounds(ctx, r, each, p)
+	err = b.rounds(ctx, r, o)
 	return errors.Join(err, b.free())
 }
 
-func (b *buffers) rounds(ctx context.Context, r *Report, each time.Duration, p *progress) error {
+func (b *buffers) rounds(ctx context.Context, r *Report, o Options) error {
 	took := map[Direction]map[Method][]time.Duration{ToDevice: {}, ToHost: {}}
 	for round := range rounds {
 		for _, d := range directions {
 			for _, m := range methods {
-				p.next(d, m, b.size)
-				samples, err := repeat(ctx, b.copier(d, m), b.size, each/rounds, round == 0)
+				if o.Progress != nil {
+					o.Progress(fmt.Sprintf("%s, %s, %s, round %d of %d", text.Bytes(b.size), d, m, round+1, rounds))
+				}
+				samples, err := repeat(ctx, b.copier(d, m), b.size, o.Time/rounds, round == 0)
 				if err != nil {
 					return err
 				}

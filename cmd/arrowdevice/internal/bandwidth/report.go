@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/text"
 )
 
 // Report is what arrowdevice bandwidth prints, and its --json. Fields are added to it and never
@@ -155,5 +155,5 @@ func (r *Report) nothing() error {
 
 // leaveOut notes a size that is not measured.
 func (r *Report) leaveOut(bytes int64, reason string) {
-	r.LeftOut = append(r.LeftOut, LeftOut{bytes, reason + " for " + terminal.Bytes(bytes)})
+	r.LeftOut = append(r.LeftOut, LeftOut{bytes, reason + " for " + text.Bytes(bytes)})
 }

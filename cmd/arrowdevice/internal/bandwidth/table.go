@@ -6,29 +6,21 @@ import (
 	"math"
 	"strings"
 
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/text"
 )
 
-// Look is how a report is printed.
-type Look struct {
-	Style terminal.Style
-	ASCII bool
-	Width int
-}
-
 // Print writes a report that has points for a person.
-func (r *Report) Print(w io.Writer, look Look) {
+func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "arrowdevice bandwidth %s: cuda:%d %s, CUDA %s, %d ms for each point\n", r.Arrowdevice, r.Device.Ordinal, r.Device.Name, r.CUDA, r.TimePerNS/1e6)
 	if r.Simulated {
-		fmt.Fprintln(w, look.Style.Yellow("simulated driver: no GPU. The figures mean nothing; they only show that everything runs."))
+		fmt.Fprintln(w, "simulated driver: no GPU. The figures mean nothing; they only show that everything runs.")
 	}
 	for _, d := range directions {
-		r.printDirection(w, d, look)
+		r.printDirection(w, d)
 	}
 	fmt.Fprintln(w)
-	for i, m := range methods {
-		line := fmt.Sprintf("%d %-16s %s", i+1, m, meaning[m])
-		fmt.Fprintln(w, look.Style.Colour(i, line[:1])+line[1:])
+	for _, m := range methods {
+		fmt.Fprintf(w, "%-16s %s\n", m, meaning[m])
 	}
 	if len(r.LeftOut) > 0 {
 		fmt.Fprintln(w)
@@ -38,14 +30,12 @@ func (r *Report) Print(w io.Writer, look Look) {
 	}
 	fmt.Fprintln(w)
 	for _, s := range r.Summary {
-		text := fmt.Sprintf("At %s, %s, ours has %.0f %% of the bandwidth of one pinned copy, and %.0f %% where the record batch is in pinned memory.",
-			terminal.Bytes(s.Bytes), s.Direction, 100*s.OursOfPinned, 100*s.OursPinnedOfPinned)
-		for _, line := range terminal.Wrap(text, min(look.Width, 100)) {
-			fmt.Fprintln(w, look.Style.Bold(line))
-		}
+		sentence := fmt.Sprintf("At %s, %s, ours has %.0f %% of the bandwidth of one pinned copy, and %.0f %% where the record batch is in pinned memory.",
+			text.Bytes(s.Bytes), s.Direction, 100*s.OursOfPinned, 100*s.OursPinnedOfPinned)
+		fmt.Fprintln(w, strings.Join(text.Wrap(sentence, text.Width), "\n"))
 	}
 	if r.Interrupted {
-		fmt.Fprintln(w, look.Style.Yellow("Interrupted: points are missing."))
+		fmt.Fprintln(w, "Interrupted: points are missing.")
 	}
 }
 
@@ -56,39 +46,24 @@ var meaning = map[Method]string{
 	OursPinned: "the same of one in pinned memory (package hostpinned)",
 }
 
-// printDirection writes the table and the plot of one direction.
-func (r *Report) printDirection(w io.Writer, d Direction, look Look) {
-	fmt.Fprintf(w, "\n%s\n", look.Style.Bold(fmt.Sprintf("%s, GB/s", d)))
-	head := fmt.Sprintf("%10s", "")
+// printDirection writes the table of one direction.
+func (r *Report) printDirection(w io.Writer, d Direction) {
+	fmt.Fprintf(w, "\n%s, GB/s\n%10s", d, "")
 	for _, m := range methods {
-		head += fmt.Sprintf("%17s", m)
+		fmt.Fprintf(w, "%17s", m)
 	}
-	fmt.Fprintln(w, head)
-	p := plot{ascii: look.ASCII, style: look.Style}
+	fmt.Fprintln(w)
 	for _, size := range r.sizes() {
-		line := fmt.Sprintf("%10s", terminal.Bytes(size))
-		values := make([]float64, len(methods))
-		for i, m := range methods {
+		fmt.Fprintf(w, "%10s", text.Bytes(size))
+		for _, m := range methods {
 			measured, _ := r.find(d, m, size)
-			values[i] = measured.PerSecond / 1e9
-			line += fmt.Sprintf("%17s", figures(values[i]))
+			fmt.Fprintf(w, "%17s", figures(measured.PerSecond/1e9))
 		}
-		fmt.Fprintln(w, line)
-		p.labels = append(p.labels, short(size))
-		p.values = append(p.values, values)
-	}
-	if lines := p.draw(look.Width); lines != nil {
-		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+		fmt.Fprintln(w)
 	}
 }
 
 // figures returns a number with three figures.
 func figures(v float64) string {
 	return fmt.Sprintf("%.*f", max(0, 2-int(math.Floor(math.Log10(max(v, 0.01))))), v)
-}
-
-// short returns a size for a narrow column: "64K".
-func short(size int64) string {
-	text := terminal.Bytes(size)
-	return strings.TrimSuffix(strings.TrimSuffix(strings.ReplaceAll(text, " ", ""), "B"), "i")
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/text"
 )
 
 // Severities of findings.
@@ -259,11 +259,11 @@ func (f *findings) adviseDevice(r *Report, d Device) {
 // adviseMemory explains memory that cannot be had.
 func (f *findings) adviseMemory(r *Report, d Device) {
 	if d.MemoryFree != nil && *d.MemoryFree < d.MemoryTotal/20 {
-		f.add(mild, fmt.Sprintf("Little memory is free on %s: %s of %s.", these, terminal.Bytes(*d.MemoryFree), terminal.Bytes(d.MemoryTotal)), "Other processes use it; nvidia-smi lists them.")
+		f.add(mild, fmt.Sprintf("Little memory is free on %s: %s of %s.", these, text.Bytes(*d.MemoryFree), text.Bytes(d.MemoryTotal)), "Other processes use it; nvidia-smi lists them.")
 	}
 	limit := ""
 	if locked := r.Machine.LockedMemory; locked != nil && *locked >= 0 {
-		limit = fmt.Sprintf(" The limit of locked memory (ulimit -l) is %s: raise it, in a container by --ulimit memlock=-1.", terminal.Bytes(*locked))
+		limit = fmt.Sprintf(" The limit of locked memory (ulimit -l) is %s: raise it, in a container by --ulimit memlock=-1.", text.Bytes(*locked))
 	}
 	if d.PageLock != "" && d.PageLock != "ok" {
 		f.add(severe, fmt.Sprintf("1 MiB of host memory cannot be page-locked on %s, which every copy needs: %s.", these, d.PageLock), "The machine or the container may be short of memory."+limit)

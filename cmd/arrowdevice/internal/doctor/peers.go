@@ -15,13 +15,9 @@ import (
 //go:embed peers.py
 var peersScript string
 
-// peers are the libraries that peers.py knows, and whether tests of this repository have exchanged
-// data with them: docs/interop.md has those.
-var peers = []Peer{
-	{Name: "pyarrow", Tested: true}, {Name: "nanoarrow", Tested: true}, {Name: "polars", Tested: true},
-	{Name: "duckdb", Tested: true}, {Name: "pandas", Tested: true}, {Name: "numpy", Tested: true},
-	{Name: "numba", Tested: true}, {Name: "cuda.core", Tested: true}, {Name: "cupy"}, {Name: "torch"}, {Name: "jax"},
-	{Name: "cudf"}, {Name: "pylibcudf"}, {Name: "rmm"},
+// peers are the libraries that are looked for.
+var peers = []string{
+	"pyarrow", "nanoarrow", "polars", "duckdb", "pandas", "numpy", "numba", "cuda.core", "cupy", "torch", "jax", "cudf", "pylibcudf", "rmm",
 }
 
 // examinePython imports each peer in a process of its own, some at a time.
@@ -44,20 +40,21 @@ func examinePython(ctx context.Context, o Options) Python {
 	p.Peers = make([]Peer, len(peers))
 	turns := make(chan struct{}, max(2, min(4, runtime.NumCPU())))
 	var all sync.WaitGroup
-	for i, peer := range peers {
+	for i, name := range peers {
 		all.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			o.begin("import " + peer.Name)
-			p.Peers[i] = examinePeer(ctx, command, peer, timeout)
+			o.begin("import " + name)
+			p.Peers[i] = examinePeer(ctx, command, name, timeout)
 		})
 	}
 	all.Wait()
 	return p
 }
 
-func examinePeer(ctx context.Context, command string, peer Peer, timeout time.Duration) Peer {
-	end, err := ask(ctx, command, peer.Name, timeout, func(text json.RawMessage) { _ = json.Unmarshal(text, &peer) })
+func examinePeer(ctx context.Context, command, name string, timeout time.Duration) Peer {
+	peer := Peer{Name: name}
+	end, err := ask(ctx, command, name, timeout, func(text json.RawMessage) { _ = json.Unmarshal(text, &peer) })
 	switch {
 	case err != nil:
 		peer.State, peer.Error = "error", err.Error()

@@ -97,16 +97,13 @@ type Python struct {
 	Peers   []Peer `json:"peers,omitempty"`
 }
 
-// Peer is a Python library that can exchange data with this one.
+// Peer is a Python library that can exchange data with this one: docs/interop.md has how.
 type Peer struct {
-	Name    string   `json:"name"`
-	State   string   `json:"state"` // "ok", "absent", "error", "crashed", "timed out"
-	Version string   `json:"version,omitempty"`
-	Gives   []string `json:"gives,omitempty"` // the protocols by which Go takes its data
-	Takes   []string `json:"takes,omitempty"` // the protocols by which it takes Go's
-	Note    string   `json:"note,omitempty"`
-	Tested  bool     `json:"tested"` // with this library; see docs/interop.md
-	Error   string   `json:"error,omitempty"`
+	Name    string `json:"name"`
+	State   string `json:"state"` // "ok", "absent", "error", "crashed", "timed out"
+	Version string `json:"version,omitempty"`
+	Note    string `json:"note,omitempty"` // whether it was built for GPUs
+	Error   string `json:"error,omitempty"`
 }
 
 // Finding is something that is wrong or worth knowing, and what to do.

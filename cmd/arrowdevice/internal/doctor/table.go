@@ -1,20 +1,22 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/text"
 )
 
-// Table writes the report for a person.
-func (r *Report) Table(w io.Writer, style terminal.Style, width int) {
-	t := table{w: w, style: style, width: max(60, min(width, 120))}
+// Print writes the report for a person.
+func (r *Report) Print(w io.Writer) {
+	t := table{w}
 	t.line("arrowdevice doctor " + r.Arrowdevice)
 	if r.Simulated {
-		t.line(style.Yellow("simulated driver: no GPU"))
+		t.line("simulated driver: no GPU")
 	}
 	t.driver(r)
 	for _, d := range r.Devices {
@@ -26,59 +28,46 @@ func (r *Report) Table(w io.Writer, style terminal.Style, width int) {
 	t.machine(r.Machine)
 	if len(r.Environment) > 0 {
 		t.heading("Environment")
-		for _, v := range r.Environment {
-			value := v.Value
-			if value == "" {
-				value = `""`
-			}
-			t.noted(v.Name, value, v.Means)
-		}
+	}
+	for _, v := range r.Environment {
+		t.noted(v.Name, cmp.Or(v.Value, `""`), v.Means)
 	}
 	t.python(r.Python)
 	t.findings(r)
 }
 
 // table writes headings, and below them names and values.
-type table struct {
-	w     io.Writer
-	style terminal.Style
-	width int
-}
+type table struct{ w io.Writer }
 
-func (t *table) line(text string) { fmt.Fprintln(t.w, strings.TrimRight(text, " ")) }
+func (t table) line(text string) { fmt.Fprintln(t.w, strings.TrimRight(text, " ")) }
 
-func (t *table) heading(text string) {
+func (t table) heading(text string) {
 	t.line("")
-	t.line(t.style.Bold(text))
+	t.line(text)
 }
 
 // names is the width of the names of rows.
 const names = 20
 
 // row writes a fact; facts that are not known have no row.
-func (t *table) row(name, value string) {
-	t.painted(name, value, func(line string) string { return line })
-}
-
-// painted is row with a colour, which paint gives to each line.
-func (t *table) painted(name, value string, paint func(string) string) {
+func (t table) row(name, value string) {
 	if value == "" {
 		return
 	}
-	for _, line := range terminal.Wrap(value, t.width-names-4) {
-		t.line(fmt.Sprintf("  %-*s  %s", names, name, paint(line)))
+	for _, line := range text.Wrap(value, text.Width-names-4) {
+		t.line(fmt.Sprintf("  %-*s  %s", names, name, line))
 		name = ""
 	}
 }
 
 // noted writes a fact with a remark: behind it, or below it where the line would be too long.
-func (t *table) noted(name, value, note string) {
-	if room := t.width - names - 6; note != "" && len(value)+len(note) <= room {
-		t.line(fmt.Sprintf("  %-*s  %s", names, name, value+t.style.Dim("  "+note)))
+func (t table) noted(name, value, note string) {
+	if note != "" && len(value)+len(note) <= text.Width-names-6 {
+		t.line(fmt.Sprintf("  %-*s  %s  %s", names, name, value, note))
 		return
 	}
 	t.row(name, value)
-	t.painted("", note, t.style.Dim)
+	t.row("", note)
 }
 
 // yes is the answer of a flag, "" if it is not known.
@@ -92,7 +81,7 @@ func yes(b *bool) string {
 	return "no"
 }
 
-func (t *table) driver(r *Report) {
+func (t table) driver(r *Report) {
 	d := r.Driver
 	t.heading("Driver")
 	library := d.Path
@@ -100,28 +89,25 @@ func (t *table) driver(r *Report) {
 		library += " -> " + d.File
 	}
 	if d.File == "" && d.Functions == 0 {
-		t.painted("library", library+": cannot be loaded", t.style.Red)
-	} else {
-		t.row("library", library)
+		library += ": cannot be loaded"
 	}
+	t.row("library", library)
 	t.row("version", d.Release)
-	if d.CUDA != "" {
-		t.row("supports CUDA", d.CUDA)
-	}
+	t.row("supports CUDA", d.CUDA)
 	if d.Functions > 0 {
 		absent := slices.Concat(d.AbsentNeeded, d.AbsentOptional)
 		if len(absent) > 0 {
-			t.painted("functions", fmt.Sprintf("%d of %d; absent: %s", d.Functions-len(absent), d.Functions, strings.Join(absent, ", ")), t.style.Yellow)
+			t.row("functions", fmt.Sprintf("%d of %d; absent: %s", d.Functions-len(absent), d.Functions, strings.Join(absent, ", ")))
 		} else {
 			t.row("functions", fmt.Sprintf("all %d that this library uses", d.Functions))
 		}
 	}
 	if d.Failure != nil && d.Failure.Call != "load" {
-		t.painted(d.Failure.Call, d.Failure.Text, t.style.Red)
+		t.row(d.Failure.Call, d.Failure.Text)
 	}
 }
 
-func (t *table) device(d Device) {
+func (t table) device(d Device) {
 	t.heading(fmt.Sprintf("cuda:%d  %s", d.Ordinal, d.Name))
 	chip := d.ComputeCapability
 	for _, part := range []struct {
@@ -133,9 +119,9 @@ func (t *table) device(d Device) {
 		}
 	}
 	t.row("compute capability", chip)
-	memory := terminal.Bytes(d.MemoryTotal)
+	memory := text.Bytes(d.MemoryTotal)
 	if d.MemoryFree != nil {
-		memory += ", " + terminal.Bytes(*d.MemoryFree) + " free"
+		memory += ", " + text.Bytes(*d.MemoryFree) + " free"
 	}
 	if d.ECC != nil {
 		memory += map[bool]string{true: ", ECC on", false: ", ECC off"}[*d.ECC]
@@ -149,13 +135,9 @@ func (t *table) device(d Device) {
 	if d.MIG {
 		t.row("MIG", "a part of a GPU")
 	}
-	if d.ComputeMode == "default" {
-		t.row("compute mode", d.ComputeMode)
-	} else {
-		t.painted("compute mode", d.ComputeMode, t.style.Yellow)
-	}
+	t.row("compute mode", d.ComputeMode)
 	t.pools(d)
-	t.tried("page-locking", d.PageLock, "1 MiB in "+duration(d.PageLockTime))
+	t.tried("page-locking", d.PageLock, "1 MiB in "+time.Duration(d.PageLockTime).Round(time.Microsecond).String())
 	t.tried("registering memory", d.HostRegister, "1 MiB")
 	managed := yes(d.Managed)
 	if managed == "yes" && d.ConcurrentManaged != nil {
@@ -166,48 +148,35 @@ func (t *table) device(d Device) {
 	t.row("unified addressing", yes(d.UnifiedAddressing))
 	t.row("events over IPC", yes(d.IPCEvents))
 	if d.Failure != nil {
-		t.painted(d.Failure.Call, d.Failure.Text, t.style.Red)
+		t.row(d.Failure.Call, d.Failure.Text)
 	}
-}
-
-// duration returns microseconds, rounded, for people.
-func duration(ns int64) string {
-	if ns < 10_000_000 {
-		return fmt.Sprintf("%d µs", (ns+500)/1000)
-	}
-	return fmt.Sprintf("%d ms", (ns+500_000)/1_000_000)
 }
 
 // tried writes how a trial went.
-func (t *table) tried(name, result, what string) {
+func (t table) tried(name, result, what string) {
 	if result == "ok" {
-		t.painted(name, "ok, "+what, t.style.Green)
-		return
+		result += ", " + what
 	}
-	t.painted(name, result, t.style.Red)
+	t.row(name, result)
 }
 
-func (t *table) pools(d Device) {
-	text := yes(d.Pools)
-	if text == "yes" {
-		handles := "none"
-		if len(d.PoolHandles) > 0 {
-			handles = strings.Join(d.PoolHandles, ", ")
-		}
-		text += "; handles for other processes: " + handles
+func (t table) pools(d Device) {
+	pools := yes(d.Pools)
+	if pools == "yes" {
+		pools += "; handles for other processes: " + cmp.Or(strings.Join(d.PoolHandles, ", "), "none")
 		if d.DefaultPoolKeeps != nil {
-			keeps := terminal.Bytes(int64(min(*d.DefaultPoolKeeps, 1<<62)))
+			keeps := text.Bytes(int64(min(*d.DefaultPoolKeeps, 1<<62)))
 			if *d.DefaultPoolKeeps > 1<<62 {
 				keeps = "everything"
 			}
-			text += "; the default pool keeps " + keeps
+			pools += "; the default pool keeps " + keeps
 		}
 	}
-	t.row("stream-ordered pools", text)
+	t.row("stream-ordered pools", pools)
 }
 
 // peerAccess writes which GPU can reach the memory of which.
-func (t *table) peerAccess(devices []Device) {
+func (t table) peerAccess(devices []Device) {
 	t.heading("Peer access")
 	cells := func(name string, cell func(to Device) string) {
 		line := fmt.Sprintf("  %-*s  ", names, name)
@@ -230,18 +199,10 @@ func (t *table) peerAccess(devices []Device) {
 	}
 }
 
-func (t *table) machine(m Machine) {
+func (t table) machine(m Machine) {
 	t.heading("Machine")
-	module := m.KernelModule
-	if module == "" {
-		module = "none of NVIDIA"
-	}
-	t.row("kernel module", module)
-	files := "none"
-	if len(m.DeviceFiles) > 0 {
-		files = list(m.DeviceFiles)
-	}
-	t.row("GPU device files", files)
+	t.row("kernel module", cmp.Or(m.KernelModule, "none of NVIDIA"))
+	t.row("GPU device files", cmp.Or(list(m.DeviceFiles), "none"))
 	t.row("libcuda.so.1 in", strings.Join(m.Libraries, ", "))
 	if m.Container != "" {
 		t.row("container", "yes ("+m.Container+")")
@@ -252,38 +213,58 @@ func (t *table) machine(m Machine) {
 	if m.LockedMemory != nil {
 		limit := "no limit"
 		if *m.LockedMemory >= 0 {
-			limit = "at most " + terminal.Bytes(*m.LockedMemory)
+			limit = "at most " + text.Bytes(*m.LockedMemory)
 		}
 		t.row("locked memory", limit)
 	}
 }
 
-func (t *table) findings(r *Report) {
-	switch {
-	case len(r.Findings) == 0 && r.Simulated:
-		t.heading("Nothing is wrong.")
-		t.paragraph("", "The driver is simulated: there is no GPU, kernels do not run, and measured times mean nothing.", 0)
+// python writes the libraries: those that are there as rows, the others as a line.
+func (t table) python(p Python) {
+	if p.Command == "" {
 		return
-	case len(r.Findings) == 0:
+	}
+	t.heading(strings.TrimSpace("Python " + p.Version))
+	if p.Error != "" {
+		t.row(p.Command, p.Error)
+		return
+	}
+	t.row("interpreter", p.Path)
+	var absent []string
+	for _, peer := range p.Peers {
+		switch peer.State {
+		case "absent":
+			absent = append(absent, peer.Name)
+		case "ok":
+			t.row(peer.Name, strings.TrimSuffix(peer.Version+", "+peer.Note, ", "))
+		default:
+			t.row(peer.Name, peer.State+": "+peer.Error)
+		}
+	}
+	t.row("not installed", strings.Join(absent, ", "))
+}
+
+func (t table) findings(r *Report) {
+	if len(r.Findings) == 0 {
 		t.heading("Nothing is wrong.")
+		if r.Simulated {
+			t.paragraph("", "The driver is simulated: there is no GPU, kernels do not run, and measured times mean nothing.")
+		}
 		return
 	}
 	t.heading("What is wrong, and what to do")
 	for _, f := range r.Findings {
-		mark := t.style.Red("error  ")
-		if f.Severity == mild {
-			mark = t.style.Yellow("warning")
-		}
-		t.paragraph("  "+mark+"  ", f.Problem, 11)
+		t.paragraph(fmt.Sprintf("  %-7s  ", f.Severity), f.Problem)
 		if f.Remedy != "" {
-			t.paragraph(strings.Repeat(" ", 11)+"-> ", f.Remedy, 14)
+			t.paragraph(strings.Repeat(" ", 11)+"-> ", f.Remedy)
 		}
 	}
 }
 
-// paragraph wraps text behind what it begins with, whose last line is indent characters wide.
-func (t *table) paragraph(begin, text string, indent int) {
-	for _, line := range terminal.Wrap(text, t.width-indent) {
+// paragraph wraps a sentence behind what it begins with.
+func (t table) paragraph(begin, sentence string) {
+	indent := len(begin)
+	for _, line := range text.Wrap(sentence, text.Width-indent) {
 		t.line(begin + line)
 		begin = strings.Repeat(" ", indent)
 	}
