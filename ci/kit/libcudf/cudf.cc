@@ -1,6 +1,5 @@
-/* The consumers of libcudf: "view" imports with from_arrow_device and from_arrow_device_column, "owning" with
- * arrow_table and arrow_column, which pylibcudf uses. This is a library of its own, so that the program starts where
- * libcudf does not. */
+/* The consumers of libcudf, for consumers.py: "view" imports with from_arrow_device and from_arrow_device_column,
+ * "owning" with arrow_table and arrow_column, which pylibcudf uses. */
 #include <variant>  // which headers of libcudf use without including it
 
 #include <cudf/copying.hpp>
@@ -9,13 +8,48 @@
 #include <cudf/table/table_view.hpp>
 #include <cudf/utilities/type_dispatcher.hpp>
 
-#include "consumer.h"
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
-namespace kit {
+#include "arrow_device.h"
 
 namespace {
 
-cuda::stream_ref ref(Stream stream) { return cuda::stream_ref(static_cast<cudaStream_t>(stream)); }
+/* Exported structs, which are released once, by the last that has them. */
+struct Structs {
+  ArrowDeviceArray array{};
+  ArrowSchema schema{};
+
+  Structs() = default;
+  Structs(const Structs&) = delete;
+  Structs& operator=(const Structs&) = delete;
+  /* Moves the contents out. */
+  Structs(ArrowDeviceArray& a, ArrowSchema& s) : array(a), schema(s) {
+    a.array.release = nullptr;
+    s.release = nullptr;
+  }
+  Structs(Structs&& other) noexcept : Structs(other.array, other.schema) {}
+  ~Structs() {
+    if (array.array.release) array.array.release(&array.array);
+    if (schema.release) schema.release(&schema);
+  }
+};
+
+/* Imported is an array that libcudf has. */
+class Imported {
+ public:
+  virtual ~Imported() = default;
+  /* What is wrong with the array as libcudf sees it. */
+  virtual std::vector<std::string> faults() = 0;
+  /* What is wrong with the structure alone, and the type that libcudf takes it for: no work on the device. */
+  virtual std::vector<std::string> structure(std::string& type) = 0;
+  /* The array in host memory, and on the device, as libcudf exports it. */
+  virtual void to_host(ArrowDeviceArray& out, ArrowSchema& schema) = 0;
+  virtual void to_device(ArrowDeviceArray& out, ArrowSchema& schema) = 0;
+};
 
 /* Appends what is wrong with a column and with its children. */
 void inspect(std::vector<std::string>& faults, const std::string& path, const cudf::column_view& c,
@@ -76,15 +110,15 @@ std::vector<std::string> faults_of(const cudf::table_view& table, cuda::stream_r
 }
 
 /* Moves the struct out of a pointer of libcudf, whose deleter releases only what is still there. */
-void take(Structs& out, cudf::unique_device_array_t from) {
-  out.array = *from;
+void take(ArrowDeviceArray& out, cudf::unique_device_array_t from) {
+  out = *from;
   from->array.release = nullptr;
 }
 
-void schema_of(Structs& out, const cudf::table_view& table, bool whole) {
+void schema_of(ArrowSchema& out, const cudf::table_view& table, bool whole) {
   auto schema = cudf::to_arrow_schema(table, cudf::interop::get_table_metadata(table));
   ArrowSchema* from = whole ? schema.get() : schema->children[0];
-  out.schema = *from;
+  out = *from;
   from->release = nullptr;
 }
 
@@ -108,12 +142,12 @@ class View : public Imported {
     }
     return faults;
   }
-  void to_host(Structs& out) override {
-    schema_of(out, view(), table());
+  void to_host(ArrowDeviceArray& out, ArrowSchema& schema) override {
+    schema_of(schema, view(), table());
     take(out, table() ? cudf::to_arrow_host(**table_, stream_) : cudf::to_arrow_host(**column_, stream_));
   }
-  void to_device(Structs& out) override {
-    schema_of(out, view(), table());
+  void to_device(ArrowDeviceArray& out, ArrowSchema& schema) override {
+    schema_of(schema, view(), table());
     take(out, table() ? cudf::to_arrow_device(**table_, stream_) : cudf::to_arrow_device(**column_, stream_));
   }
 
@@ -141,17 +175,17 @@ class Owning : public Imported {
     for (const auto& c : view()) type = type_of(c);
     return {};
   }
-  void to_host(Structs& out) override {
-    schema_of(out, view(), table_.has_value());
+  void to_host(ArrowDeviceArray& out, ArrowSchema& schema) override {
+    schema_of(schema, view(), table_.has_value());
     take(out, table_ ? cudf::to_arrow_host(table_->view(), stream_) : cudf::to_arrow_host(column_->view(), stream_));
   }
-  void to_device(Structs& out) override {
+  void to_device(ArrowDeviceArray& out, ArrowSchema& schema) override {
     if (table_) {
-      table_->to_arrow_schema(&out.schema, stream_);
-      table_->to_arrow(&out.array, ARROW_DEVICE_CUDA, stream_);
+      table_->to_arrow_schema(&schema, stream_);
+      table_->to_arrow(&out, ARROW_DEVICE_CUDA, stream_);
     } else {
-      column_->to_arrow_schema(&out.schema, stream_);
-      column_->to_arrow(&out.array, ARROW_DEVICE_CUDA, stream_);
+      column_->to_arrow_schema(&schema, stream_);
+      column_->to_arrow(&out, ARROW_DEVICE_CUDA, stream_);
     }
   }
 
@@ -163,19 +197,63 @@ class Owning : public Imported {
   std::optional<cudf::interop::arrow_column> column_;
 };
 
-template <typename T>
-class Of : public Consumer {
-  std::unique_ptr<Imported> import(Structs&& structs, bool table, Stream stream) override {
-    return std::make_unique<T>(std::move(structs), table, ref(stream));
+thread_local std::string text;  // of the last call of this thread
+
+/* Runs the body of a function for Python, which leaves a text, or the text of an error. */
+int guard(const std::function<void()>& body) {
+  try {
+    text.clear();
+    body();
+    return 0;
+  } catch (const std::exception& e) {
+    text = e.what();
+    return 1;
   }
-};
+}
 
 }  // namespace
 
-}  // namespace kit
+extern "C" {
 
-extern "C" kit::Consumer* kit_cudf_consumer(const char* kind) {
-  if (std::string(kind) == "view") return new kit::Of<kit::View>;
-  if (std::string(kind) == "owning") return new kit::Of<kit::Owning>;
-  return nullptr;
+const char* kit_text() { return text.c_str(); }
+
+/* Imports a table or a column, as work on a stream, without waiting for it, and takes the structs. NULL is an error. */
+Imported* kit_import(const char* kind, ArrowDeviceArray* array, ArrowSchema* schema, int table, void* stream) {
+  Imported* made = nullptr;
+  guard([&] {
+    Structs structs(*array, *schema);
+    cuda::stream_ref ref(static_cast<cudaStream_t>(stream));
+    if (std::string(kind) == "view") {
+      made = new View(std::move(structs), table, ref);
+    } else {
+      made = new Owning(std::move(structs), table, ref);
+    }
+  });
+  return made;
 }
+
+/* The faults, one a line. */
+int kit_faults(Imported* imported) {
+  return guard([&] {
+    for (auto& fault : imported->faults()) text += fault + "\n";
+  });
+}
+
+/* The type, and the faults of the structure, one a line. */
+int kit_structure(Imported* imported) {
+  return guard([&] {
+    std::string type, lines;
+    for (auto& fault : imported->structure(type)) lines += "\n" + fault;
+    text = type + lines;
+  });
+}
+
+int kit_export(Imported* imported, int device, ArrowDeviceArray* out, ArrowSchema* schema) {
+  return guard([&] { device ? imported->to_device(*out, *schema) : imported->to_host(*out, *schema); });
+}
+
+int kit_release(Imported* imported) {
+  return guard([&] { delete imported; });
+}
+
+}  // extern "C"

@@ -6,18 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
+
+func init() {
+	pyextension.Func("jobs", jobNames)
+	pyextension.Func("make_raw", makeRaw, pyextension.WithParams("name"),
+		pyextension.WithDoc("The array of a job as it is, without ForCuDF."))
+}
 
 // A job is an array or a batch that is handed to a consumer. Its name is case/variant/form.
 type job struct {
@@ -83,35 +87,13 @@ func jobNames() []string {
 	return names
 }
 
-// findJob returns the job of a name. A batch that numbers name is one of [numbered].
 func findJob(name string) (job, error) {
 	for _, j := range allJobs() {
 		if j.name == name {
 			return j, nil
 		}
 	}
-	var batch int
-	if _, err := fmt.Sscanf(name, "numbered/%d/table", &batch); err == nil && strings.HasSuffix(name, "/table") {
-		return job{name, table, func() ([]arrow.Array, error) { return numbered(batch), nil }}, nil
-	}
 	return job{}, fmt.Errorf("no job is called %q", name)
-}
-
-// numbered returns columns whose values, null counts and length depend on the number of a batch.
-func numbered(batch int) []arrow.Array {
-	integers, texts := array.NewInt64Builder(memory.DefaultAllocator), array.NewStringBuilder(memory.DefaultAllocator)
-	defer integers.Release()
-	defer texts.Release()
-	for row := range 100 + batch%64 {
-		if (row+batch)%7 == 0 {
-			integers.AppendNull()
-			texts.AppendNull()
-			continue
-		}
-		integers.Append(int64(batch)*1000 + int64(row))
-		texts.Append(fmt.Sprintf("batch %d, row %d", batch, row))
-	}
-	return []arrow.Array{integers.NewArray(), texts.NewArray()}
 }
 
 // gpu is the GPU of all jobs: the first one.
@@ -137,11 +119,7 @@ func (j job) batch() (arrow.RecordBatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, c := range columns {
-			c.Release()
-		}
-	}()
+	defer releaseAll(columns)
 	all := columns
 	if j.form.isTable() && len(columns) == 1 {
 		all = []arrow.Array{columns[0], columns[0]}
@@ -153,36 +131,51 @@ func (j job) batch() (arrow.RecordBatch, error) {
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), all, int64(all[0].Len())), nil
 }
 
-// begin makes an exchange of what ForCuDF returns for the batch of a job. A refusal is text.
-func begin(j job) (x *exchange, refused string, err error) {
+// begin makes an exchange of what ForCuDF returns for the batch of a job.
+func begin(j job) (*exchange, error) {
 	ctx := context.Background()
 	host, there, dev, err := j.copies(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, fmt.Errorf("made on the GPU: %v", err) // not %w, by which ForCuDF's refusals are known
 	}
-	defer host.Release()
 	defer there.Release()
-	return prepare(ctx, j, host, there, dev)
+	x := &exchange{job: j, want: host}
+	if err := x.fill(ctx, there, dev); err != nil {
+		host.Release()
+		return nil, err
+	}
+	return x, nil
 }
 
-// exportRaw exports the array of a job without ForCuDF.
-func exportRaw(j job, out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) error {
-	ctx := context.Background()
-	host, there, _, err := j.copies(ctx)
+// fill asks ForCuDF for its form of the batch, or of its column, and enqueues the work that fills that.
+func (x *exchange) fill(ctx context.Context, there *cdevice.RecordBatch, dev *cudaalloc.Device) error {
+	fitted, err := fit(ctx, x.job, there)
 	if err != nil {
 		return err
 	}
-	defer host.Release()
-	defer there.Release()
-	if err := there.Synchronize(ctx); err != nil {
+	defer fitted.Release()
+	if x.pending, err = spoil(ctx, fitted, dev); err != nil {
 		return err
 	}
-	if j.form.isTable() {
-		return cdevice.ExportRecordBatch(there, out, schema)
+	if x.made, err = fitted.recordEvent(x.pending.stream); err != nil {
+		return errors.Join(err, x.pending.end())
 	}
-	a := there.Column(0)
-	defer a.Release()
-	return cdevice.ExportArray(a, out, schema)
+	return nil
+}
+
+// makeRaw returns the array of a job as it is, without ForCuDF and without an exchange.
+func makeRaw(name string) (*cdevice.Array, error) {
+	job, err := findJob(name)
+	if err != nil {
+		return nil, err
+	}
+	host, there, _, err := job.copies(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	host.Release()
+	defer there.Release()
+	return there.Column(0), there.Synchronize(context.Background())
 }
 
 // copies returns the batch of a job on the host and on its device.
@@ -217,41 +210,4 @@ func (j job) copies(ctx context.Context) (arrow.RecordBatch, *cdevice.RecordBatc
 		return nil, nil, nil, fmt.Errorf("slice: %w", err)
 	}
 	return host.NewSlice(1, rows-1), part, dev, nil
-}
-
-// prepare asks ForCuDF for its form of the batch, or of its column.
-func prepare(ctx context.Context, j job, host arrow.RecordBatch, there *cdevice.RecordBatch, dev *cudaalloc.Device) (*exchange, string, error) {
-	fitted, err := fit(ctx, j, there)
-	if err != nil {
-		if refusal(err) {
-			return nil, err.Error(), nil
-		}
-		return nil, "", fmt.Errorf("ForCuDF: %w", err)
-	}
-	p, err := spoil(ctx, fitted, dev)
-	if err != nil {
-		fitted.Release()
-		return nil, "", err
-	}
-	late, err := fitted.recordEvent(p.stream)
-	fitted.Release()
-	if err != nil {
-		p.end()
-		return nil, "", err
-	}
-	host.Retain()
-	return &exchange{job: j, want: host, made: late, pending: p}, "", nil
-}
-
-// beginNumbered is begin for a batch of [numbered].
-func beginNumbered(number int64) (*exchange, error) {
-	job, err := findJob(fmt.Sprintf("numbered/%d/table", number))
-	if err != nil {
-		return nil, err
-	}
-	x, reason, err := begin(job)
-	if err == nil && reason != "" {
-		err = errors.New(reason)
-	}
-	return x, err
 }

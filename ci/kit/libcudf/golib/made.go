@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
@@ -23,6 +22,7 @@ type made interface {
 	recordEvent(device.Stream) (made, error)
 	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema) error
 	toHost(context.Context) ([]arrow.Array, error)
+	// value returns the array or batch with a reference of its own.
 	value() any
 }
 
@@ -42,7 +42,10 @@ func (a madeArray) toHost(ctx context.Context) ([]arrow.Array, error) {
 	return []arrow.Array{arr}, err
 }
 
-func (a madeArray) value() any { return a.Array }
+func (a madeArray) value() any {
+	a.Retain()
+	return a.Array
+}
 
 type madeBatch struct{ *cdevice.RecordBatch }
 
@@ -67,7 +70,10 @@ func (b madeBatch) toHost(ctx context.Context) ([]arrow.Array, error) {
 	return rec.Columns(), nil
 }
 
-func (b madeBatch) value() any { return b.RecordBatch }
+func (b madeBatch) value() any {
+	b.Retain()
+	return b.RecordBatch
+}
 
 // fit returns what ForCuDF returns for a batch, or for its only column.
 func fit(ctx context.Context, j job, there *cdevice.RecordBatch) (made, error) {
@@ -81,5 +87,8 @@ func fit(ctx context.Context, j job, there *cdevice.RecordBatch) (made, error) {
 	return madeArray{fitted}, err
 }
 
-// refusal reports whether an error of ForCuDF means that libcudf has no column for the array.
-func refusal(err error) bool { return errors.Is(err, arrow.ErrNotImplemented) }
+func releaseAll(columns []arrow.Array) {
+	for _, c := range columns {
+		c.Release()
+	}
+}

@@ -137,11 +137,7 @@ func findBuffers(ctx context.Context, m made) ([]device.Range, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, c := range columns {
-			c.Release()
-		}
-	}()
+	defer releaseAll(columns)
 	var out cdevice.CArrowDeviceArray
 	var schema cdata.CArrowSchema
 	if err := m.export(&out, &schema); err != nil {
