@@ -9,10 +9,8 @@ import (
 
 // figures are the pictures of docs/performance, by their names, and what each is drawn of.
 var figures = map[string]func(report) plot.Figure{
-	"ratios":  ratiosByColumns,
-	"columns": costPerColumn,
-	"cores":   throughputByCores,
-	"parts":   timeByParts,
+	"ratios": ratiosByColumns,
+	"cores":  throughputByCores,
 }
 
 const ourName = "arrowdevice"
@@ -23,12 +21,11 @@ var sides = []plot.Entry{
 	{Name: nanoarrow, Colour: 3}, {Name: arrowRS, Colour: 4}, {Name: cFloor, Colour: 5},
 }
 
-// pick returns the rows of an operation and a peer, of int64 columns, with x of each and y where it is
-// above zero.
-func (r report) pick(operation, peer string, y func(Result) float64) (points [][2]float64) {
+// ratiosOf returns the numbers of int64 columns, each with the ratio of an operation and a peer.
+func (r report) ratiosOf(operation, peer string) (points [][2]float64) {
 	for _, row := range r.Results {
-		if row.Operation == operation && row.Shape == "int64" && row.Peer == peer && y(row) > 0 {
-			points = append(points, [2]float64{float64(row.Columns), y(row)})
+		if row.Operation == operation && row.Shape == "int64" && row.Peer == peer && row.Ratio > 0 {
+			points = append(points, [2]float64{float64(row.Columns), row.Ratio})
 		}
 	}
 	return points
@@ -56,32 +53,7 @@ func ratiosByColumns(r report) plot.Figure {
 			X: byColumns(r), LogX: true, LogY: true, Even: 1,
 		}
 		for _, side := range sides[1:] {
-			if points := r.pick(operation, side.Name, func(row Result) float64 { return row.Ratio }); len(points) > 0 {
-				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
-			}
-		}
-		f.Panels = append(f.Panels, l)
-	}
-	return f
-}
-
-func costPerColumn(r report) plot.Figure {
-	f := plot.Figure{
-		Title:  "Nanoseconds for each column, by the number of columns",
-		About:  "Line charts, one for each operation: the time of an operation divided by the number of columns of the batch, for arrowdevice and other libraries.",
-		Across: 3, Legend: sides,
-	}
-	for _, operation := range []string{exportRelease, importRelease, importView} {
-		l := plot.Lines{
-			Title: operation, XLabel: "columns", YLabel: "ns per column", Width: 276, Height: 300,
-			X: byColumns(r), LogX: true, LogY: true,
-		}
-		for _, side := range sides {
-			points := r.pick(operation, side.Name, func(row Result) float64 { return row.PeerNS / float64(row.Columns) })
-			if side.Name == ourName {
-				points = r.pick(operation, "cdata", func(row Result) float64 { return row.NS / float64(row.Columns) })
-			}
-			if len(points) > 0 {
+			if points := r.ratiosOf(operation, side.Name); len(points) > 0 {
 				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
 			}
 		}
@@ -145,53 +117,9 @@ func (r report) scaling(side plot.Entry, columns int) [][2]float64 {
 	return points
 }
 
-func timeByParts(r report) plot.Figure {
-	f := plot.Figure{
-		Title:  "Where the time goes",
-		About:  "Stacked bars: the parts of the time of an export with its release, and of an import with a host view, for batches of 1, 10 and 100 int64 columns.",
-		Across: 1,
-	}
-	for _, operation := range []string{exportRelease, importView} {
-		b := plot.Bars{Title: operation + ", int64", Width: 868, Labels: 90}
-		colours := map[string]int{}
-		for _, columns := range partsOf {
-			row := plot.Row{Name: plural(columns)}
-			total := 0.0
-			for _, part := range r.Parts {
-				if part.Operation != operation || part.Columns != columns {
-					continue
-				}
-				colour, seen := colours[part.Name]
-				if !seen {
-					colour = len(colours)
-					colours[part.Name] = colour
-					b.Legend = append(b.Legend, plot.Entry{Name: part.Name, Colour: colour})
-				}
-				row.Parts = append(row.Parts, plot.Share{Colour: colour, Value: part.NS})
-				total += part.NS
-			}
-			row.Text = nanoseconds(total)
-			b.Rows = append(b.Rows, row)
-		}
-		f.Panels = append(f.Panels, b)
-	}
-	return f
-}
-
 func plural(columns int) string {
 	if columns == 1 {
 		return "1 column"
 	}
 	return fmt.Sprintf("%d columns", columns)
-}
-
-// nanoseconds is a time with two digits.
-func nanoseconds(ns float64) string {
-	switch {
-	case ns >= 1e6:
-		return significant(ns/1e6) + " ms"
-	case ns >= 1e3:
-		return significant(ns/1e3) + " µs"
-	}
-	return fmt.Sprintf("%.0f ns", ns)
 }

@@ -31,7 +31,7 @@ func TestFilter(t *testing.T) {
 		for _, name := range row.no {
 			assert.False(t, f.selects(name, "int64", 100), "%v: %s", row.args, name)
 		}
-		assert.Equal(t, row.others, f.alone(partsName), row.args)
+		assert.Equal(t, row.others, f.alone(liveName), row.args)
 	}
 }
 

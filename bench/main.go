@@ -67,9 +67,6 @@ const latest = "bench/results/latest.json"
 
 // more measures what is no operation beside peers.
 func (r *report) more(m meter, f filter) {
-	if f.alone(partsName) {
-		r.Parts = measureParts(m)
-	}
 	if f.alone(endToEndName) {
 		r.Results = append(r.Results, measureEndToEnd(os.Stderr, m.rounds)...)
 	}

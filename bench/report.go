@@ -29,7 +29,6 @@ type Result struct {
 type report struct {
 	Machine machine  `json:"machine"`
 	Results []Result `json:"results"`
-	Parts   []Part   `json:"parts,omitempty"`
 	Live    []Live   `json:"live,omitempty"`
 }
 

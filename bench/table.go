@@ -24,12 +24,6 @@ func printTable(out io.Writer, results []Result) {
 func (r report) print(out io.Writer) {
 	printTable(out, r.Results)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for i, p := range r.Parts {
-		if i == 0 {
-			fmt.Fprintln(w, "\npart of\tcolumns\t\tns\t")
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%.0f\t\n", p.Operation, p.Columns, p.Name, p.NS)
-	}
 	for i, l := range r.Live {
 		if i == 0 {
 			fmt.Fprintln(w, "\nlive exports of\tcolumns\texports\tC bytes\tGo bytes\tGC ms\tGC CPU ms\tpause µs\texport ns\trelease ns\t")
@@ -52,4 +46,15 @@ func significant(ratio float64) string {
 		return fmt.Sprintf("%.1g", ratio)
 	}
 	return fmt.Sprintf("%.2f", ratio)
+}
+
+// nanoseconds is a time with two digits.
+func nanoseconds(ns float64) string {
+	switch {
+	case ns >= 1e6:
+		return significant(ns/1e6) + " ms"
+	case ns >= 1e3:
+		return significant(ns/1e3) + " µs"
+	}
+	return fmt.Sprintf("%.0f ns", ns)
 }

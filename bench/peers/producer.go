@@ -39,14 +39,6 @@ func (p *Producer) Floor(n int) error {
 	return nil
 }
 
-// Fill exports the batch into all structs, as Floor does.
-func (p *Producer) Fill(all []cdevice.CArrowDeviceArray) error {
-	if C.floor_fill(p.c, (*C.struct_ArrowDeviceArray)(unsafe.Pointer(unsafe.SliceData(all))), C.int64_t(len(all))) != 0 {
-		return errMemory
-	}
-	return nil
-}
-
 // ReleaseAll calls the release callbacks of all structs, in one call into C.
 func ReleaseAll(all []cdevice.CArrowDeviceArray) {
 	C.release_all((*C.struct_ArrowDeviceArray)(unsafe.Pointer(unsafe.SliceData(all))), C.int64_t(len(all)))
@@ -62,10 +54,3 @@ func Free(all []cdevice.CArrowDeviceArray) { C.free(unsafe.Pointer(unsafe.SliceD
 
 // Allocated returns the bytes that malloc has given out.
 func Allocated() int64 { return int64(C.allocated()) }
-
-// Crossings calls into C n times.
-func Crossings(n int) {
-	for range n {
-		C.nothing()
-	}
-}

@@ -21,14 +21,8 @@ void producer_free(struct producer* p);
  * program can do, without a count of references. Returns 0 or ENOMEM. */
 int floor_run(const struct producer* p, int64_t n);
 
-/* Fills so many structs, which are released one by one. Returns 0 or ENOMEM. */
-int floor_fill(const struct producer* p, struct ArrowDeviceArray* all, int64_t n);
-
 /* The bytes that malloc has given out. */
 int64_t allocated(void);
 
 /* Calls release of so many structs. */
 void release_all(struct ArrowDeviceArray* all, int64_t n);
-
-/* Nothing: what a call from Go into C costs. */
-void nothing(void);

@@ -22,8 +22,6 @@ type Series struct {
 	Points [][2]float64 // x and y
 }
 
-func (l Lines) size() (w, h float64) { return l.Width, l.Height }
-
 // axis maps values to positions.
 type axis struct {
 	low, high float64
@@ -46,31 +44,32 @@ func (l Lines) draw(c *canvas, left, top float64) {
 	y := axis{low, high, l.LogY, top + l.Height - 36, top + 34}
 	c.text(left, top+27, "note", "start", l.YLabel)
 	c.text((x.from+x.to)/2, top+l.Height-4, "note", "middle", l.XLabel)
+	var grid, even path
 	for _, v := range l.X {
-		c.line(x.at(v), y.from, x.at(v), y.to, "grid")
+		grid.line(x.at(v), y.from, x.at(v), y.to)
 		c.text(x.at(v), y.from+15, "note", "middle", short(v))
 	}
 	for _, v := range ticks(low, high, l.LogY) {
-		c.line(x.from, y.at(v), x.to, y.at(v), "grid")
+		grid.line(x.from, y.at(v), x.to, y.at(v))
 		c.text(x.from-6, y.at(v)+4, "note", "end", short(v))
 	}
+	c.path("grid", grid)
 	if l.Even >= low && l.Even <= high && l.Even != 0 {
-		c.line(x.from, y.at(l.Even), x.to, y.at(l.Even), "even")
+		even.line(x.from, y.at(l.Even), x.to, y.at(l.Even))
 	}
 	if l.Diagonal {
 		end := min(x.high, y.high)
-		c.line(x.at(x.low), y.at(x.low), x.at(end), y.at(end), "even")
+		even.line(x.at(x.low), y.at(x.low), x.at(end), y.at(end))
 	}
+	c.path("even", even)
 	for _, s := range l.Series {
-		for i, p := range s.Points {
-			if i > 0 {
-				before := s.Points[i-1]
-				c.line(x.at(before[0]), y.at(before[1]), x.at(p[0]), y.at(p[1]), s.class())
-			}
-		}
+		var line, markers path
 		for _, p := range s.Points {
-			c.marker(x.at(p[0]), y.at(p[1]), s.Colour)
+			line.to(x.at(p[0]), y.at(p[1]))
+			markers.marker(x.at(p[0]), y.at(p[1]), s.Colour)
 		}
+		c.path(s.class(), line)
+		c.path(fmt.Sprintf("f%d", s.Colour), markers)
 	}
 }
 

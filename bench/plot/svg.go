@@ -13,7 +13,7 @@ type Figure struct {
 	Title, About string // About describes the picture to those who cannot see it
 	Across       int
 	Legend       []Entry
-	Panels       []Panel
+	Panels       []Lines
 }
 
 // Entry is a colour of a figure, from 0 on, and what it stands for.
@@ -21,12 +21,6 @@ type Entry struct {
 	Name   string
 	Colour int
 	Dashed bool
-}
-
-// Panel is a chart of a figure.
-type Panel interface {
-	draw(c *canvas, x, y float64)
-	size() (width, height float64)
 }
 
 const (
@@ -48,7 +42,6 @@ const style = `
     .even { stroke: #57606a; stroke-width: 1.2; stroke-dasharray: 3 3; fill: none; }
     .line { fill: none; stroke-width: 2; }
     .dashed { stroke-dasharray: 6 4; }
-    .bar { stroke: #ffffff; stroke-width: 0.6; }
     .s0 { stroke: #0969da; } .f0 { fill: #0969da; }
     .s1 { stroke: #bc4c00; } .f1 { fill: #bc4c00; }
     .s2 { stroke: #8250df; } .f2 { fill: #8250df; }
@@ -61,7 +54,6 @@ const style = `
       .note { fill: #9198a1; }
       .grid { stroke: #30363d; }
       .even { stroke: #9198a1; }
-      .bar { stroke: #0d1117; }
       .s0 { stroke: #58a6ff; } .f0 { fill: #58a6ff; }
       .s1 { stroke: #f0883e; } .f1 { fill: #f0883e; }
       .s2 { stroke: #bc8cff; } .f2 { fill: #bc8cff; }
@@ -83,9 +75,8 @@ func (f Figure) SVG() string {
 	for i := 0; i < len(f.Panels); i += f.Across {
 		x, tallest := margin, 0.0
 		for _, p := range f.Panels[i:min(i+f.Across, len(f.Panels))] {
-			w, h := p.size()
 			p.draw(c, x, y)
-			x, tallest = x+w+spacing, max(tallest, h)
+			x, tallest = x+p.Width+spacing, max(tallest, p.Height)
 		}
 		y += tallest + spacing
 	}
@@ -103,8 +94,11 @@ func drawLegend(c *canvas, entries []Entry, left, right, y float64) float64 {
 		if x+w > right {
 			x, y = left, y+18
 		}
-		c.line(x, y-4, x+18, y-4, e.class())
-		c.marker(x+9, y-4, e.Colour)
+		var line, marker path
+		line.line(x, y-4, x+18, y-4)
+		marker.marker(x+9, y-4, e.Colour)
+		c.path(e.class(), line)
+		c.path(fmt.Sprintf("f%d", e.Colour), marker)
 		c.text(x+24, y, "", "start", e.Name)
 		x += w
 	}
@@ -128,25 +122,35 @@ func (c *canvas) text(x, y float64, class, anchor, text string) {
 	c.add(`<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, class, x, y, anchor, html.EscapeString(text))
 }
 
-func (c *canvas) line(x1, y1, x2, y2 float64, class string) {
-	c.add(`<path class="%s" d="M%.1f %.1f L%.1f %.1f"/>`, class, x1, y1, x2, y2)
+func (c *canvas) path(class string, p path) {
+	if len(p) > 0 {
+		c.add(`<path class="%s" d="%s"/>`, class, strings.Join(p, ""))
+	}
 }
 
-func (c *canvas) rect(x, y, w, h float64, class string) {
-	c.add(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, class, x, y, w, h)
+// path is what an element draws.
+type path []string
+
+// to goes on to a point, or begins there.
+func (p *path) to(x, y float64) {
+	command := "L"
+	if len(*p) == 0 {
+		command = "M"
+	}
+	*p = append(*p, fmt.Sprintf("%s%.1f %.1f", command, x, y))
+}
+
+func (p *path) line(x1, y1, x2, y2 float64) {
+	*p = append(*p, fmt.Sprintf("M%.1f %.1fL%.1f %.1f", x1, y1, x2, y2))
 }
 
 // marker is a shape for each colour.
-func (c *canvas) marker(x, y float64, colour int) {
-	corners := []int{0, 4, 3, 5, 6, 8}[colour]
-	if corners == 0 {
-		c.add(`<circle class="f%d" cx="%.1f" cy="%.1f" r="3.4"/>`, colour, x, y)
-		return
-	}
-	var points []string
+func (p *path) marker(x, y float64, colour int) {
+	corners := []int{12, 4, 3, 5, 6, 8}[colour]
+	var shape path
 	for i := range corners {
 		angle := 2*math.Pi*float64(i)/float64(corners) - math.Pi/2
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x+4.2*math.Cos(angle), y+4.2*math.Sin(angle)))
+		shape.to(x+4.2*math.Cos(angle), y+4.2*math.Sin(angle))
 	}
-	c.add(`<polygon class="f%d" points="%s"/>`, colour, strings.Join(points, " "))
+	*p = append(append(*p, shape...), "Z")
 }
