@@ -45,32 +45,6 @@ func TestGoBlocksCompile(t *testing.T) {
 	assert.GreaterOrEqual(t, found[".go"], 8, "blocks of comments")
 }
 
-func TestBadGoBlocksAreFound(t *testing.T) {
-	checker := newBlockChecker(t)
-	for code, want := range map[string]string{
-		"batch, err := cdevice.Wrap(rec)":                  "undefined: cdevice.Wrap",
-		"err := cdevice.ExportRecordBatch(rec, out)":       "not enough arguments in call",
-		"nobody.Declares(this)":                            "undefined: nobody",
-		"gpu, err := cudaalloc.Open(\"first\")":            "cannot use \"first\"",
-		"for batch := range {":                             "expected",
-		"func f() error { return 1 }":                      "cannot use 1",
-		"import \"fmt\"\n\nfunc f() { fmt.Printn() }":      "undefined: fmt.Printn",
-		"go run ./examples/devices":                        "expected",
-		"rec, err := batch.CopyToHost(ctx, nil)\nrec.No()": "rec.No undefined",
-	} {
-		errs := checker.check(block{file: "page.md", line: 7, code: code})
-		if assert.NotEmpty(t, errs, code) {
-			assert.ErrorContains(t, errs[0], want)
-			assert.ErrorContains(t, errs[0], "page.md:")
-		}
-	}
-	for _, code := range []string{
-		"for batch, err := range r.All() { ... } // each", "var a C.struct_ArrowSchema\n...\nreturn err", "package main\n\nfunc main() {}",
-	} {
-		assert.Empty(t, checker.check(block{file: "page.md", line: 7, code: code}), code)
-	}
-}
-
 // eachFile calls do with the path of every file of the tree that has this extension.
 func eachFile(t *testing.T, extension string, do func(path, content string)) {
 	t.Helper()

@@ -23,15 +23,6 @@ func TestLibrariesOfInteropAreTested(t *testing.T) {
 	}
 }
 
-func TestUntestedLibrariesAreFound(t *testing.T) {
-	rows := librariesOf("| with | on | protocol | from it | to it |\n|---|---|---|---|---|\n" +
-		"| DuckDB 1.0 | CPU | streams | `test_one.py` | |\n| DuckDB 2.0 | CPU | streams | `test_one.py`, `TestOne` | |\n" +
-		"| Arrow C++ 3.0 | CPU | streams | | `test_two.py` |\n| C programs | CPU | arrays | | |\n\n| DuckDB 9 | | | | |\n")
-	assert.Equal(t, []string{
-		"DuckDB 1.0: this version is not pinned", "C programs: no test",
-	}, untested(rows, map[string]bool{"duckdb 2.0": true, "pyarrow 3.0": true}))
-}
-
 // librariesOf returns the cells of the rows of the table.
 func librariesOf(page string) (rows [][]string) {
 	_, table, _ := strings.Cut("\n"+page, "\n| with | on |")

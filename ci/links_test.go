@@ -42,32 +42,6 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	assert.GreaterOrEqual(t, pages, 10)
 }
 
-func TestBadLinksAreFound(t *testing.T) {
-	files := map[string]string{"README.md": "# Top", "docs/page.md": "# Costs of it, `all`\n\n<a id=\"own\"></a>\n", "ci/a_test.go": "", "ci/TestA": ""}
-	for content, want := range map[string]string{
-		"see [page](docs/page.md), [itself](#costs-of-it-all), [own](#own), [up](../README.md#top)": "docs/docs/page.md",
-		"![picture](picture.svg)":           "docs/picture.svg",
-		"[spec]: ../missing.md":             "missing.md",
-		"[costs](#costs)":                   "#costs",
-		"[top](../README.md#bottom)":        "../README.md#bottom",
-		"`a_test.go`, `b_test.go`":          "b_test.go",
-		"`ci/a_*.go`, `ci/b_*.go`":          "ci/b_*.go",
-		"`TestA/x`, `TestA`, `TestB/x`":     "TestB",
-		"[x](https://example.org/a.md) `y`": "",
-		"```sh\n[not](a.link)\n```\n":       "",
-	} {
-		files["docs/page.md"] = "# Costs of it, `all`\n\n<a id=\"own\"></a>\n" + content
-		problems := badLinks(files, "docs/page.md", files["docs/page.md"])
-		if want == "" {
-			assert.Empty(t, problems, content)
-			continue
-		}
-		if assert.Len(t, problems, 1, content) {
-			assert.Contains(t, problems[0], want)
-		}
-	}
-}
-
 // A picture is well-formed, and has colours for light and for dark pages.
 func TestPicturesCanBeRead(t *testing.T) {
 	pictures := 0

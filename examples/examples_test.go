@@ -4,11 +4,13 @@ package examples
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -73,13 +75,33 @@ func TestProgramsWithoutADriver(t *testing.T) {
 // sharedOn is what the second process of share prints.
 func sharedOn(id string) string { return "sum 10 of 4 rows in the owner's memory on " + id + "\n" }
 
+// programs is the folder of all programs, which build builds once.
+var programs string
+
+var build = sync.OnceValue(func() error {
+	names := []string{"./columns", "./consumer", "./flight", "./kernel", "./parquet", "./roundtrip", "./share"}
+	out, err := exec.Command("go", append([]string{"build", "-o", programs}, names...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = os.MkdirTemp("", "examples-"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(programs)
+	os.Exit(status)
+}
+
 // built returns the path of a program.
 func built(t *testing.T, name string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command("go", "build", "-o", program, "./"+name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return program
+	require.NoError(t, build())
+	return filepath.Join(programs, name)
 }
 
 // parquetFile is a file of numbers and texts.

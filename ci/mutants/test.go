@@ -20,8 +20,6 @@ import (
 type tester struct {
 	dir     string // for overlays
 	timeout time.Duration
-	times   int
-	logs    string // the folder for the output of tests; "" is none
 }
 
 // verdict is the outcome of a mutant.
@@ -160,29 +158,16 @@ func (t *tester) overlay(m *mutant) (list string, err error) {
 	return list, os.WriteFile(list, text, 0o600)
 }
 
-// test tests a mutant as often as it has to be, and until it survives once.
+// test runs the suites of a mutant's package until one is red.
 func (t *tester) test(ctx context.Context, m *mutant) (v verdict) {
 	start := time.Now()
-	for range t.times {
-		if v = t.once(ctx, m); v.err != nil || v.killer == "" {
-			break
-		}
-	}
-	v.took = time.Since(start)
-	return v
-}
-
-// once runs the suites of a mutant's package until one is red.
-func (t *tester) once(ctx context.Context, m *mutant) verdict {
+	defer func() { v.took = time.Since(start) }()
 	list, err := t.overlay(m)
 	if err != nil {
 		return verdict{err: err}
 	}
 	for _, suite := range suites[path.Dir(m.file)] {
 		out, passed, err := t.suite(ctx, suite, filepath.Dir(list), list)
-		if err == nil {
-			err = t.log(m, suite, out)
-		}
 		if err != nil {
 			return verdict{err: err}
 		}
@@ -191,15 +176,6 @@ func (t *tester) once(ctx context.Context, m *mutant) verdict {
 		}
 	}
 	return verdict{}
-}
-
-// log keeps the output of the tests of a package.
-func (t *tester) log(m *mutant, suite string, out []byte) error {
-	if t.logs == "" {
-		return nil
-	}
-	name := fmt.Sprintf("%s_%d_%s.txt", path.Base(m.file), m.line, path.Base(suite))
-	return os.WriteFile(filepath.Join(t.logs, name), out, 0o600)
 }
 
 var (

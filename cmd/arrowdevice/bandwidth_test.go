@@ -92,11 +92,11 @@ func TestBandwidthMeasuresNothing(t *testing.T) {
 		"hang": {driver(map[string]string{"load": "for (;;) pause()"}), []string{"--timeout", "5s"}, "the driver fails: load did not return within 5s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			people := arrowdevice(t, c.env, append([]string{"bandwidth"}, c.args...)...)
+			t.Parallel()
+			people, programs := forBoth(t, c.env, append([]string{"bandwidth"}, c.args...)...)
 			assert.Equal(t, 1, people.status)
 			assert.Contains(t, people.stderr, c.error)
 			assert.NotContains(t, people.stdout, "GB/s", "no heading of figures that are not there")
-			programs := arrowdevice(t, c.env, append([]string{"bandwidth", "--json"}, c.args...)...)
 			assert.Equal(t, 1, programs.status)
 			r := parsed(t, programs.stdout)
 			assert.Contains(t, r.Error, c.error)

@@ -34,8 +34,7 @@ func reported(t *testing.T, text string) (r doctor.Report) {
 // examined runs the doctor for people and for programs, which must say the same.
 func examined(t *testing.T, env []string, args ...string) (doctor.Report, string) {
 	t.Helper()
-	people := arrowdevice(t, env, append([]string{"doctor"}, args...)...)
-	programs := arrowdevice(t, env, append([]string{"doctor", "--json"}, args...)...)
+	people, programs := forBoth(t, env, append([]string{"doctor"}, args...)...)
 	assert.Equal(t, people.status, programs.status)
 	assert.Empty(t, people.stderr+programs.stderr)
 	r := reported(t, programs.stdout)
