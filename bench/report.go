@@ -1,11 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
-	"regexp"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -55,16 +56,40 @@ func thisMachine() machine {
 	return m
 }
 
-// write writes the report as JSON with one record a line, so that a new run is a readable change.
+// write writes the report as JSON, an operation with all its peers a line, so that a new run is a readable change.
 func (r report) write(path string) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "{\"machine\":%s,\n\"results\":[", must(json.Marshal(r.Machine)))
+	for i, row := range r.Results {
+		switch {
+		case i == 0:
+			out.WriteString("\n")
+		case row.isBeside(r.Results[i-1]):
+			out.WriteString(",")
+		default:
+			out.WriteString(",\n")
+		}
+		out.Write(must(json.Marshal(row.rounded())))
 	}
-	text = regexp.MustCompile(`[\[,]\{|,"\w+":\[`).ReplaceAllFunc(text, func(s []byte) []byte {
-		return slices.Concat(s[:1], []byte("\n"), s[1:])
-	})
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	out.WriteString("],\n\"live\":[")
+	for i, l := range r.Live {
+		fmt.Fprintf(&out, "%s\n%s", strings.Repeat(",", min(i, 1)), must(json.Marshal(l)))
+	}
+	out.WriteString("]}\n")
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}
+
+// isBeside reports whether two rows are of one operation, beside different peers.
+func (r Result) isBeside(other Result) bool {
+	return r.Operation == other.Operation && r.Shape == other.Shape && r.Columns == other.Columns
+}
+
+// rounded returns the row with four digits of each figure: more change with every run.
+func (r Result) rounded() Result {
+	for _, v := range []*float64{&r.NS, &r.CPU, &r.Allocs, &r.PeerNS, &r.PeerCPU, &r.Ratio} {
+		*v = must(strconv.ParseFloat(strconv.FormatFloat(*v, 'g', 4, 64), 64))
+	}
+	return r
 }
 
 func readReport(path string) (r report, err error) {
