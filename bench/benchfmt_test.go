@@ -16,7 +16,7 @@ var benchmarkLine = regexp.MustCompile(`^Benchmark[A-Z]\S+ 1 [0-9.]+ ns/op [0-9.
 // What benchstat is given has a line for each turn of each side, ours once.
 func TestText(t *testing.T) {
 	m := meter{round: time.Microsecond, rounds: 2}
-	f := filter{operation: exactly(exportRelease), shape: exactly("int64"), columns: numbers{1}}
+	f := filter{operation: exactly(exportRelease), shape: exactly("int64"), columns: []int{1}}
 	var out bytes.Buffer
 	require.NoError(t, writeText(&out, run(m, f)))
 	var lines []string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,30 +10,46 @@ import (
 
 // filter selects what is measured. An empty one selects all.
 type filter struct {
-	operation, shape, peer pattern
-	columns                numbers
+	operation, shape, peer *regexp.Regexp
+	columns                []int
 }
 
 func (f *filter) flags(set *flag.FlagSet) {
-	set.Var(&f.operation, "only", "measure the operations that match this regular expression")
-	set.Var(&f.shape, "shape", "measure the shapes that match this regular expression")
-	set.Var(&f.peer, "peer", "measure beside the peers that match this regular expression")
-	set.Var(&f.columns, "columns", "measure these numbers of columns, separated by commas")
+	for name, to := range map[string]**regexp.Regexp{"only": &f.operation, "shape": &f.shape, "peer": &f.peer} {
+		set.Func(name, "measure what matches this `regular expression`", func(text string) (err error) {
+			*to, err = regexp.Compile(text)
+			return err
+		})
+	}
+	set.Func("columns", "measure these `numbers` of columns, separated by commas", func(text string) error {
+		for field := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(strings.TrimSpace(field))
+			if err != nil {
+				return err
+			}
+			f.columns = append(f.columns, n)
+		}
+		return nil
+	})
+}
+
+func matches(pattern *regexp.Regexp, text string) bool {
+	return pattern == nil || pattern.MatchString(text)
 }
 
 func (f filter) selects(operation, shape string, columns int) bool {
-	return f.operation.matches(operation) && f.shape.matches(shape) && (len(f.columns) == 0 || slices.Contains(f.columns, columns))
+	return matches(f.operation, operation) && matches(f.shape, shape) && (len(f.columns) == 0 || slices.Contains(f.columns, columns))
 }
 
 // alone reports whether a measurement that has no shape and no peers is selected.
 func (f filter) alone(name string) bool {
-	return f.operation.matches(name) && f.shape.re == nil && f.peer.re == nil && len(f.columns) == 0
+	return matches(f.operation, name) && f.shape == nil && f.peer == nil && len(f.columns) == 0
 }
 
 // peers keeps the selected peers, and closes the others.
 func (f filter) peers(all []peer) (kept []peer) {
 	for _, p := range all {
-		if f.peer.matches(p.name) {
+		if matches(f.peer, p.name) {
 			kept = append(kept, p)
 		} else {
 			p.end()
@@ -44,39 +59,6 @@ func (f filter) peers(all []peer) (kept []peer) {
 }
 
 // exactly matches one text.
-func exactly(text string) pattern {
-	return pattern{regexp.MustCompile("^(?:" + regexp.QuoteMeta(text) + ")$")}
-}
-
-// pattern is a regular expression as a flag; without one, it matches everything.
-type pattern struct{ re *regexp.Regexp }
-
-func (p pattern) matches(text string) bool { return p.re == nil || p.re.MatchString(text) }
-
-func (p *pattern) String() string {
-	if p == nil || p.re == nil {
-		return ""
-	}
-	return p.re.String()
-}
-
-func (p *pattern) Set(text string) (err error) {
-	p.re, err = regexp.Compile(text)
-	return err
-}
-
-// numbers are integers as a flag.
-type numbers []int
-
-func (n *numbers) String() string { return strings.Trim(fmt.Sprint([]int(*n)), "[]") }
-
-func (n *numbers) Set(text string) error {
-	for field := range strings.SplitSeq(text, ",") {
-		v, err := strconv.Atoi(strings.TrimSpace(field))
-		if err != nil {
-			return err
-		}
-		*n = append(*n, v)
-	}
-	return nil
+func exactly(text string) *regexp.Regexp {
+	return regexp.MustCompile("^" + regexp.QuoteMeta(text) + "$")
 }

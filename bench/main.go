@@ -41,7 +41,7 @@ func command() error {
 	loadLibraries(os.Stderr)
 	m := meter{round: *round, rounds: *rounds}
 	if *quick && len(f.columns) == 0 {
-		f.columns = numbers{1, 100}
+		f.columns = []int{1, 100}
 	}
 	r := report{Machine: thisMachine(), Results: run(m, f)}
 	r.more(m, f)

@@ -99,7 +99,7 @@ func (p promise) check(results []Result, again func(promise) []Result) (text str
 
 // filter selects what the promise is about.
 func (p promise) filter() filter {
-	return filter{operation: exactly(p.operation), shape: exactly(p.shape), peer: exactly(p.peer), columns: numbers{p.columns}}
+	return filter{operation: exactly(p.operation), shape: exactly(p.shape), peer: exactly(p.peer), columns: []int{p.columns}}
 }
 
 // find returns the row that the promise is about.
