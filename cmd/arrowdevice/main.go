@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
 )
 
 // Exit statuses.
@@ -85,6 +86,16 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "arrowdevice: no command %q\n%s", command, usage)
 		return statusUsage
 	}
+}
+
+func runVersion(args []string) int {
+	if status, ok := parse(flags("version"), args); !ok {
+		return status
+	}
+	if err := write(os.Stdout, false, nil, version.Print); err != nil {
+		return failed(err)
+	}
+	return statusOK
 }
 
 // flags are those of a command, which takes no arguments besides.

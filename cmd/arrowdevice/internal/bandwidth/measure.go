@@ -101,7 +101,7 @@ func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
 
 func newReport(o Options, simulated bool) *Report {
 	return &Report{
-		Arrowdevice: version.Read().Arrowdevice, Simulated: simulated, Device: Device{Ordinal: o.Device}, TimePerNS: o.Time.Nanoseconds(),
+		Arrowdevice: version.Arrowdevice(), Simulated: simulated, Device: Device{Ordinal: o.Device}, TimePerNS: o.Time.Nanoseconds(),
 		Points: []Point{}, LeftOut: []LeftOut{},
 	}
 }

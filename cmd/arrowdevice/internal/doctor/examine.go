@@ -32,7 +32,7 @@ const ProbeCommand = "probe"
 // start itself again: all other errors are findings. The report then has what is known.
 func Examine(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{
-		Arrowdevice: version.Read().Arrowdevice, Machine: readMachine("/"), Environment: readEnvironment(),
+		Arrowdevice: version.Arrowdevice(), Machine: readMachine("/"), Environment: readEnvironment(),
 		Devices: []Device{}, Findings: []Finding{},
 	}
 	err := r.examine(ctx, o)
