@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -105,14 +104,8 @@ func elementDifference(want arrow.Array, i int, got arrow.Array, j int) string {
 		}
 		return ""
 	}
-	if a, ok := content(want, i); ok {
-		if b, _ := content(got, j); !bytes.Equal(a, b) {
-			return fmt.Sprintf("%q, want %q", b, a)
-		}
-		return ""
-	}
 	if a, b := want.ValueStr(i), got.ValueStr(j); a != b {
-		return fmt.Sprintf("%s, want %s", b, a)
+		return fmt.Sprintf("%q, want %q", b, a)
 	}
 	return ""
 }
@@ -155,25 +148,4 @@ func shown(arr arrow.Array, i int) string {
 		return "null"
 	}
 	return arr.ValueStr(i)
-}
-
-// content is the bytes of a text or a binary value.
-func content(arr arrow.Array, i int) ([]byte, bool) {
-	switch a := arr.(type) {
-	case *array.String:
-		return []byte(a.Value(i)), true
-	case *array.LargeString:
-		return []byte(a.Value(i)), true
-	case *array.StringView:
-		return []byte(a.Value(i)), true
-	case *array.Binary:
-		return a.Value(i), true
-	case *array.LargeBinary:
-		return a.Value(i), true
-	case *array.BinaryView:
-		return a.Value(i), true
-	case *array.FixedSizeBinary:
-		return a.Value(i), true
-	}
-	return nil, false
 }

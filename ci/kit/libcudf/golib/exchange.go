@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -73,43 +74,18 @@ func (x *exchange) compare(back made) (changed, different string, err error) {
 	return changed, different, nil
 }
 
-// exchangeTable has the exchanges that a consumer knows by number.
-type exchangeTable struct {
-	mu   sync.Mutex
-	last int64
-	live map[int64]*exchange
-}
+// exchanges are those that a consumer knows, by number.
+var (
+	exchanges    sync.Map
+	lastExchange atomic.Int64
+)
 
-var exchanges = exchangeTable{live: map[int64]*exchange{}}
-
-func (t *exchangeTable) put(x *exchange) int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last++
-	t.live[t.last] = x
-	return t.last
-}
-
-func (t *exchangeTable) get(number int64) (*exchange, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	x, ok := t.live[number]
+func find(number int64) (*exchange, error) {
+	x, ok := exchanges.Load(number)
 	if !ok {
 		return nil, fmt.Errorf("no exchange has the number %d", number)
 	}
-	return x, nil
-}
-
-func (t *exchangeTable) remove(number int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.live, number)
-}
-
-func (t *exchangeTable) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.live)
+	return x.(*exchange), nil
 }
 
 // makeJob begins an exchange. The array or batch that it returns has a reference of its own, and is filled by work that is held
@@ -123,11 +99,13 @@ func makeJob(name string) (int64, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	return exchanges.put(x), x.made.value(), nil
+	number := lastExchange.Add(1)
+	exchanges.Store(number, x)
+	return number, x.made.value(), nil
 }
 
 func openAfter(number, microseconds int64) error {
-	x, err := exchanges.get(number)
+	x, err := find(number)
 	if err == nil {
 		x.pending.openAfter(time.Duration(microseconds) * time.Microsecond)
 	}
@@ -135,7 +113,7 @@ func openAfter(number, microseconds int64) error {
 }
 
 func isHeld(number int64) (bool, error) {
-	x, err := exchanges.get(number)
+	x, err := find(number)
 	return err == nil && x.pending.held(), err
 }
 
@@ -150,7 +128,7 @@ func compareBatch(number int64, b *cdevice.RecordBatch) (string, string, string,
 }
 
 func compareMade(number int64, back made, at device.ID) (string, string, string, error) {
-	x, err := exchanges.get(number)
+	x, err := find(number)
 	if err != nil {
 		return "", "", "", err
 	}
@@ -159,7 +137,7 @@ func compareMade(number int64, back made, at device.ID) (string, string, string,
 }
 
 func rows(number int64) (int64, error) {
-	x, err := exchanges.get(number)
+	x, err := find(number)
 	if err != nil {
 		return 0, err
 	}
@@ -167,11 +145,11 @@ func rows(number int64) (int64, error) {
 }
 
 func endExchange(number int64) error {
-	x, err := exchanges.get(number)
+	x, err := find(number)
 	if err != nil {
 		return err
 	}
-	exchanges.remove(number)
+	exchanges.Delete(number)
 	return x.end()
 }
 
@@ -185,9 +163,11 @@ func readLive() (map[string]int64, error) {
 	if err := dev.Trim(context.Background()); err != nil {
 		return nil, err
 	}
+	live := int64(0)
+	exchanges.Range(func(any, any) bool { live++; return true })
 	s := dev.ReadStats()
 	return map[string]int64{
-		"exchanges":     int64(exchanges.count()),
+		"exchanges":     live,
 		"device_bytes":  s.Device.Live,
 		"host_bytes":    s.Pinned.Live,
 		"managed_bytes": s.Managed.Live,
