@@ -82,7 +82,7 @@ func promisesHold(w io.Writer, results []Result, again func(promise) []Result) b
 func (p promise) check(results []Result, again func(promise) []Result) (text string, ok bool) {
 	best, found := p.find(results)
 	if !found {
-		return "nobody measured it", false
+		return "not measured", false
 	}
 	measured := 1
 	for ; measured < attempts && best.Ratio < p.least; measured++ {

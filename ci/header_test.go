@@ -11,52 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program of another module, with C code of its own.
-const headerProgram = `package main
-
-/*
-#include <arrow_device.h>
-
-static int64_t length(const struct ArrowDeviceArray* a) { return a->array.length; }
-*/
-import "C"
-
-import (
-	"fmt"
-	"unsafe"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
-	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
-)
-
-func main() {
-	b := array.NewInt32Builder(memory.DefaultAllocator)
-	b.AppendValues([]int32{1, 2, 3}, nil)
-	column := b.NewArray()
-	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: column.DataType()}}, nil)
-	batch, err := cdevice.WrapRecordBatch(array.NewRecordBatch(schema, []arrow.Array{column}, 3), device.CPUDevice())
-	if err != nil {
-		panic(err)
-	}
-	var out C.struct_ArrowDeviceArray
-	var outSchema C.struct_ArrowSchema
-	err = cdevice.ExportRecordBatch(batch,
-		cdevice.DeviceArrayFromPtr(uintptr(unsafe.Pointer(&out))), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&outSchema))))
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(C.length(&out), out.device_type == C.ARROW_DEVICE_CPU, C.GoString(outSchema.format))
-}
-`
-
-// otherModule is a folder with a module that requires this one, and can be built offline.
-func otherModule(t *testing.T, program string) string {
+// otherModule is a folder with the program examples/consumer in a module that requires this one, and can be built offline.
+func otherModule(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	program, err := os.ReadFile("../examples/consumer/main.go")
 	require.NoError(t, err)
 	goMod, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)
@@ -67,18 +27,18 @@ func otherModule(t *testing.T, program string) string {
 		"\nrequire " + own + " v0.0.0\n\nreplace " + own + " => '" + root + "'\n"
 	dir := filepath.Join(t.TempDir(), "another module")
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	for name, content := range map[string]string{"go.mod": strings.ReplaceAll(text, "'", `"`), "go.sum": string(goSum), "main.go": program} {
+	for name, content := range map[string]string{"go.mod": strings.ReplaceAll(text, "'", `"`), "go.sum": string(goSum), "main.go": string(program)} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	return dir
 }
 
 // goIn runs the go command in a folder, offline, and returns its standard output.
-func goIn(t *testing.T, dir string, environment []string, arguments ...string) string {
+func goIn(t *testing.T, dir string, arguments ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", arguments...)
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), "GOPROXY=off", "GOWORK=off"), environment...)
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
 	var errors strings.Builder
 	cmd.Stderr = &errors
 	out, err := cmd.Output()
@@ -86,23 +46,18 @@ func goIn(t *testing.T, dir string, environment []string, arguments ...string) s
 	return string(out)
 }
 
-// The #cgo line that cdevice/include/doc.go documents works, for a module in a folder and for a
-// vendored one.
-func TestProgramOfAnotherModuleIncludesTheHeader(t *testing.T) {
+// A module that vendors this one has the header where cdevice/include/doc.go says, and compiles. TestConsumerInItsOwnModule,
+// in examples, is about one that does not.
+func TestVendoredModuleHasTheHeader(t *testing.T) {
 	if testing.Short() {
-		t.Skip("links a program and copies what it imports")
+		t.Skip("copies what a program imports")
 	}
-	dir := otherModule(t, headerProgram)
-	header := func(mode string) string {
-		return strings.TrimSpace(goIn(t, dir, nil, "list", mode, "-f", "{{.Dir}}", module+"cdevice/include"))
-	}
-	cflags := "CGO_CFLAGS=-O2 -g '-I" + header("-mod=mod") + "'"
-	assert.Equal(t, "3 true +s\n", goIn(t, dir, []string{cflags}, "run", "-mod=mod", "."))
-
-	goIn(t, dir, nil, "mod", "vendor")
-	assert.FileExists(t, filepath.Join(header("-mod=vendor"), "arrow_device.h"))
-	assert.True(t, strings.HasPrefix(header("-mod=vendor"), dir))
-	goIn(t, dir, nil, "build", "-mod=vendor", module+"internal/abi")
+	dir := otherModule(t)
+	goIn(t, dir, "mod", "vendor")
+	include := strings.TrimSpace(goIn(t, dir, "list", "-mod=vendor", "-f", "{{.Dir}}", module+"cdevice/include"))
+	assert.FileExists(t, filepath.Join(include, "arrow_device.h"))
+	assert.True(t, strings.HasPrefix(include, dir))
+	goIn(t, dir, "build", "-mod=vendor", module+"internal/abi")
 }
 
 // The header is C and C++ without a warning, alone and after other copies of its parts.

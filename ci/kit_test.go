@@ -30,8 +30,14 @@ func kit(t *testing.T, sections map[string]string) string {
 // command runs a script, and returns its output and its exit status.
 func command(t *testing.T, name string, args ...string) (string, int) {
 	t.Helper()
+	return within(t, "60", name, args...)
+}
+
+// within is command where a section has so many seconds.
+func within(t *testing.T, seconds, name string, args ...string) (string, int) {
+	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Env = append([]string{"KIT_SECONDS=60"}, append(os.Environ(), "KIT_SIMULATED=1")...)
+	cmd.Env = append(os.Environ(), "KIT_SIMULATED=1", "KIT_SECONDS="+seconds)
 	output, err := cmd.CombinedOutput()
 	require.NotNil(t, cmd.ProcessState, "%v", err)
 	return string(output), cmd.ProcessState.ExitCode()
@@ -61,11 +67,13 @@ func TestKitFails(t *testing.T) {
 		"no executable": {"exec ./missing", "tests: FAIL tests: exit status 127\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seconds := "60"
 			if strings.Contains(row.run, "sleep") {
-				t.Setenv("KIT_SECONDS", "3")
+				seconds = "3"
 			}
 			folder := kit(t, map[string]string{"tests": row.run, "speed": "echo 'ok fast'"})
-			output, status := command(t, filepath.Join(folder, "gpu"), "run")
+			output, status := within(t, seconds, filepath.Join(folder, "gpu"), "run")
 			assert.Equal(t, 1, status, output)
 			assert.Contains(t, output, row.says)
 			assert.Contains(t, output, "speed             1        0        0 ")

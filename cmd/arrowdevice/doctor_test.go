@@ -121,7 +121,7 @@ func TestDoctorPrintsFindings(t *testing.T) {
 `, findings)
 }
 
-// differing matches what is another on each machine.
+// differing matches the parts that differ from machine to machine.
 var differing = []struct{ pattern, with string }{
 	{`(?m)^arrowdevice doctor .*$`, "arrowdevice doctor VERSION"},
 	{`(?m)^(  library +).*\n( {24}.*\n)*`, "${1}PATH\n"},

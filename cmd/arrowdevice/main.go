@@ -161,8 +161,8 @@ func write(w io.Writer, asJSON bool, result any, forPeople func(io.Writer)) erro
 	return err
 }
 
-// progress returns functions that write what is done now to a line of a terminal, over the one before, and that remove it.
-// Another file has no such lines.
+// progress returns functions that show the current step on a line of the terminal, and that clear this line. They do nothing
+// where standard error is no terminal.
 func progress() (show func(doing string), clear func()) {
 	info, err := os.Stderr.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

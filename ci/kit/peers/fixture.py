@@ -55,7 +55,7 @@ def nothing_left(peer):
 
 
 def _settled(peer, want):
-    """What is alive in Go, as soon as it is what is wanted, or after ten seconds."""
+    """The live objects in Go, as soon as they are the wanted ones, or after ten seconds."""
     deadline = time.monotonic() + 10
     while True:
         peer.settle()

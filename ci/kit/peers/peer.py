@@ -74,7 +74,7 @@ class Peer:
         return None
 
     def blocks_as(self, protocol):
-        """Whether an export by a protocol waits for the work on the array, whatever stream it is given."""
+        """Whether an export by a protocol waits for the work on the array, on every stream."""
         return False
 
     def copies(self, protocol):

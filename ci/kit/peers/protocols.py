@@ -10,7 +10,7 @@ _aside = []
 
 
 def aside():
-    """A stream that nobody uses: an order behind it is no order."""
+    """A stream without work: to wait for it orders nothing."""
     if not _aside:
         _aside.append(work.stream())
     return _aside[0]

@@ -13,9 +13,9 @@ import time
 # In the order of their value.
 PEERS = ["cupy", "torch", "driver", "numba", "jax", "nanoarrow", "pyarrow", "pairs"]
 
-PATIENCE = 45  # seconds that one check may need
-BEGINNING = 120  # and the import of a peer, with its first kernels
-SHARE = 110  # seconds of a peer
+CHECK_SECONDS = 45  # for one check
+START_SECONDS = 120  # for the import of a peer, with its first kernels
+PEER_SECONDS = 110  # for all checks of a peer
 PROCESSES = 6  # after which a peer is given up
 BROKEN = 3  # the exit status of a process whose context is broken, for which another one goes on
 
@@ -32,7 +32,7 @@ def main():
             say(f"FAIL {name}: no time is left for it")
             bad = True
             continue
-        bad |= Peer(name, min(end, time.monotonic() + SHARE)).run()
+        bad |= Peer(name, min(end, time.monotonic() + PEER_SECONDS)).run()
     return 1 if bad else 0
 
 
@@ -84,7 +84,7 @@ class Peer:
         """Passes on what the process prints. The check that was running at its end, and why it had to end."""
         lines = queue.Queue()
         threading.Thread(target=_read, args=[process.stdout, lines], daemon=True).start()
-        current, limit = None, BEGINNING
+        current, limit = None, START_SECONDS
         while True:
             left = min(limit, self._end - time.monotonic())
             try:
@@ -96,7 +96,7 @@ class Peer:
             if line is None:
                 return current, None
             if line.startswith("@begin "):
-                current, limit = line[7:], PATIENCE
+                current, limit = line[7:], CHECK_SECONDS
                 self._done += 1
             elif line == "@end":
                 self._ended = True

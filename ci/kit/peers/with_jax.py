@@ -1,4 +1,4 @@
-"""JAX. It has one stream of its own, which it shows to nobody; in the CUDA Array Interface it names none, and keeps no owner."""
+"""JAX. Its only stream has no handle; in the CUDA Array Interface it names none, and keeps no owner."""
 
 import os
 
