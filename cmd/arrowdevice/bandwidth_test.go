@@ -28,7 +28,7 @@ func TestBandwidthOnSimulator(t *testing.T) {
 	env := simulated(t, cudasim.Options{Devices: 2})
 	run := arrowdevice(t, env, "bandwidth", "--json", "--time", "2ms", "--device", "1", "--sizes", "1M,64K,1T")
 	require.Zero(t, run.status, run.stderr)
-	assert.Empty(t, run.stderr, "a bar is for terminals")
+	assert.Empty(t, run.stderr, "progress is for terminals")
 	r := parsed(t, run.stdout)
 	assert.True(t, r.Simulated)
 	assert.False(t, r.Interrupted)

@@ -42,6 +42,10 @@ THREADS = 4
 GPU_LOST = 4  # the exit status
 
 
+class Refused(Exception):
+    """ForCuDF refuses an array."""
+
+
 class Different(Exception):
     """What is wrong with an array that a consumer has, or that came back."""
 
@@ -100,11 +104,11 @@ class Check:
         self.attempts = self.imports = self.pending = self.lost = 0
 
     def make(self, job):
-        """The number of an exchange, and its array or batch. NotImplementedError: ForCuDF refuses it."""
+        """The number of an exchange, and its array or batch."""
         try:
             number, value = self.kit.make(job)
-        except NotImplementedError:
-            raise
+        except NotImplementedError as refusal:
+            raise Refused(str(refusal)) from None
         except Exception:
             self.lost += 1
             raise
@@ -164,7 +168,7 @@ class Check:
                 try:
                     changes[case] = self.exchange(job, stream) or changes.get(case, "")
                     counts[case] = counts.get(case, 0) + 1
-                except NotImplementedError as refusal:
+                except Refused as refusal:
                     refusals.setdefault(case, []).append(str(refusal))
                 except Exception as error:
                     self.lines.fail(job, error)
@@ -207,7 +211,7 @@ class Check:
                     try:
                         self.exchange(job, stream, elsewhere=IN_PYTHON)
                         done.append(job)
-                    except NotImplementedError:
+                    except Refused:
                         pass
                     except Exception as error:
                         self.lines.fail(f"threads/{job}", error)
@@ -217,6 +221,8 @@ class Check:
             t.start()
         for t in threads:
             t.join()
+        if not done:
+            raise Different("no array went through a thread")
         self.lines.ok("threads", f"{len(done)} arrays in {THREADS} threads{', released by others' if IN_PYTHON else ''}")
 
     def slices(self):
@@ -228,7 +234,7 @@ class Check:
             progress(job)
             try:
                 number, value = self.make(job)
-            except NotImplementedError:
+            except Refused:
                 continue
             other, want = self.make(job.replace("/table", "/cut"))
             try:
@@ -245,6 +251,8 @@ class Check:
                 want.close()
                 self.kit.end(number)
                 self.kit.end(other)
+        if not count:
+            raise Different("no table was cut")
         self.lines.ok("slices", f"{count} tables")
 
     def structure(self):
@@ -254,7 +262,7 @@ class Check:
                 progress(job)
                 try:
                     number, value = self.make(job)
-                except NotImplementedError:
+                except Refused:
                     continue
                 try:
                     self.kit.open_after(number, 0)
@@ -309,7 +317,7 @@ class Check:
         """Whether ForCuDF refuses the array of a job."""
         try:
             number, value = self.make(job)
-        except NotImplementedError:
+        except Refused:
             return True
         value.close()
         self.kit.end(number)
