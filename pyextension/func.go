@@ -163,6 +163,9 @@ func (f *function) addParams(t reflect.Type) error {
 	}
 	for i := first; i < t.NumIn(); i++ {
 		c, err := converterOf(t.In(i))
+		if err == nil && holdsAsync(t.In(i)) {
+			err = fmt.Errorf("type %s is a result only: no object of Python is an asynchronous stream", t.In(i))
+		}
 		if err != nil {
 			return fmt.Errorf("parameter %d: %w", i, err)
 		}
@@ -249,16 +252,14 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 		in = append(in, v)
 	}
 	out := f.call.Call(in)
+	var failed error
 	if f.returnsErr {
 		last := len(out) - 1
-		if err, _ := out[last].Interface().(error); err != nil {
-			return nil, err
-		}
-		out = out[:last]
+		failed, _ = out[last].Interface().(error)
+		out, r.failed = out[:last], failed != nil
 	}
 	values := make([]any, len(out))
-	var failed error
-	for i, v := range out { // all of them, since each is taken over
+	for i, v := range out { // all of them, also beside an error, since each is taken over
 		var err error
 		if values[i], err = f.results[i].to(r, v); err != nil && failed == nil {
 			failed = about(f.name+": result", err)

@@ -28,6 +28,7 @@ var (
 	anyType     = reflect.TypeFor[any]()
 	errorType   = reflect.TypeFor[error]()
 	contextType = reflect.TypeFor[context.Context]()
+	asyncType   = reflect.TypeFor[*cdevice.AsyncStream]()
 )
 
 // arrowConverters are the types that hold Arrow data.
@@ -39,29 +40,45 @@ var arrowConverters = map[reflect.Type]*converter{
 	reflect.TypeFor[arrow.RecordBatch]():     arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
 	reflect.TypeFor[arrow.Array]():           arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
 	reflect.TypeFor[arrow.Table]():           arrowConverter(kindReader, (*source).table, (*results).table),
-	// An asynchronous stream is a result only: Python has no protocol for one.
-	reflect.TypeFor[*cdevice.AsyncStream](): {python: kindReader.String(), from: fromNothing, to: asyncResult},
-	reflect.TypeFor[*arrow.Schema]():        arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+	asyncType:                                {python: kindReader.String(), to: asyncResult}, // no from: see holdsAsync
+	reflect.TypeFor[*arrow.Schema]():         arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
 }
 
-func fromNothing(*scope, any) (reflect.Value, error) {
-	return reflect.Value{}, typeErrorf("no object of Python is an asynchronous stream")
+// holdsAsync reports whether a type is an asynchronous stream, or holds some: for Python has no protocol for them.
+func holdsAsync(t reflect.Type) bool {
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Map || t.Kind() == reflect.Pointer && t != asyncType {
+		t = t.Elem()
+	}
+	return t == asyncType
 }
 
+// asyncResult waits for the reader of a stream; without one it ends the stream, and does not wait for the producer.
 func asyncResult(r *results, v reflect.Value) (any, error) {
 	if v.IsNil() {
 		return nil, nil
 	}
-	stream, err := v.Interface().(*cdevice.AsyncStream).Reader(r.scope.ctx)
+	stream := v.Interface().(*cdevice.AsyncStream)
+	ctx := r.scope.ctx
+	if r.failed {
+		ctx = endedContext
+	}
+	reader, err := stream.Reader(ctx)
 	if err != nil {
+		_ = stream.Close(endedContext)
 		return nil, err
 	}
-	o, err := r.recordReader(stream)
+	o, err := r.recordReader(reader)
 	if err != nil {
 		return nil, err
 	}
 	return r.issue(o), nil
 }
+
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // arrowConverter is the converter of a type that holds Arrow data. A nil result is None.
 func arrowConverter[T any](k kind, from func(*source, *scope) (T, error), to func(*results, T) (*object, error)) *converter {
@@ -79,7 +96,7 @@ func arrowConverter[T any](k kind, from func(*source, *scope) (T, error), to fun
 			return reflect.ValueOf(&result).Elem(), err
 		},
 		to: func(r *results, v reflect.Value) (any, error) {
-			if v.IsNil() {
+			if isNil(v) {
 				return nil, nil
 			}
 			o, err := to(r, v.Interface().(T))
@@ -89,6 +106,14 @@ func arrowConverter[T any](k kind, from func(*source, *scope) (T, error), to fun
 			return r.issue(o), nil
 		},
 	}
+}
+
+// isNil reports whether a pointer or an interface is nil, or an interface that holds a nil pointer.
+func isNil(v reflect.Value) bool {
+	if v.Kind() == reflect.Interface && v.Elem().Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	return v.IsNil()
 }
 
 // converterOf returns the converter of a type, or an error that names the type.

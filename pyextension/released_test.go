@@ -8,6 +8,7 @@ import (
 	"io"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
 // stream is the result of a function: a reader of batches of one row, then of an error if it is not nil.
@@ -46,19 +50,27 @@ func TestEveryCallReleasesItsOwn(t *testing.T) {
 		end     error
 		want    string // in the error
 	}{
-		"a table":                   {func(t arrow.Table) arrow.Table { return t }, 3, nil, ""},
-		"a table that fails":        {func(arrow.Table) {}, 2, broken, "disk on fire"},
-		"a host reader":             {func(r array.RecordReader) array.RecordReader { return r }, 3, nil, ""},
-		"a host reader, unread":     {func(array.RecordReader) {}, 3, nil, ""},
-		"a reader, unread":          {func(*cdevice.RecordReader) {}, 3, nil, ""},
-		"a host batch":              {func(b arrow.RecordBatch) arrow.RecordBatch { return b }, 3, nil, ""},
-		"a batch of one":            {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 1, nil, ""},
-		"a batch of many":           {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 3, nil, ""},
-		"a batch of none":           {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 0, nil, ""},
-		"a batch that fails":        {func(*cdevice.RecordBatch) {}, 2, broken, "disk on fire"},
-		"a column":                  {func(b arrow.RecordBatch) arrow.Array { return retained(b.Column(0)) }, 3, nil, ""},
-		"results beside a bad one":  {func(b *cdevice.RecordBatch) []any { return []any{b, b, make(chan int)} }, 1, nil, "chan int is not supported"},
-		"results beside a panic":    {func(b *cdevice.RecordBatch) []any { return []any{b, struct{ array.RecordReader }{}} }, 1, nil, "nil pointer dereference"},
+		"a table":                  {func(t arrow.Table) arrow.Table { return t }, 3, nil, ""},
+		"a table that fails":       {func(arrow.Table) {}, 2, broken, "disk on fire"},
+		"a host reader":            {func(r array.RecordReader) array.RecordReader { return r }, 3, nil, ""},
+		"a host reader, unread":    {func(array.RecordReader) {}, 3, nil, ""},
+		"a reader, unread":         {func(*cdevice.RecordReader) {}, 3, nil, ""},
+		"a host batch":             {func(b arrow.RecordBatch) arrow.RecordBatch { return b }, 3, nil, ""},
+		"a batch of one":           {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 1, nil, ""},
+		"a batch of many":          {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 3, nil, ""},
+		"a batch of none":          {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 0, nil, ""},
+		"a batch that fails":       {func(*cdevice.RecordBatch) {}, 2, broken, "disk on fire"},
+		"a column":                 {func(b arrow.RecordBatch) arrow.Array { return retained(b.Column(0)) }, 3, nil, ""},
+		"results beside a bad one": {func(b *cdevice.RecordBatch) []any { return []any{b, b, make(chan int)} }, 1, nil, "chan int is not supported"},
+		"results beside a panic":   {func(b *cdevice.RecordBatch) []any { return []any{b, struct{ array.RecordReader }{}} }, 1, nil, "nil pointer dereference"},
+		"results beside an error": {func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, arrow.Array, []any, array.RecordReader, error) {
+			part, err := b.Slice(0, 1)
+			require.NoError(t, err)
+			view, err := b.HostView(t.Context())
+			require.NoError(t, err)
+			defer view.Release()
+			return part, retained(view.Column(0)), []any{b, b.Column(0)}, (*nilReader)(nil), broken
+		}, 1, nil, "disk on fire"},
 		"a result of a broken call": {func(b *cdevice.RecordBatch) *cdevice.Array { defer b.Release(); return b.Column(0) }, 1, nil, "released that is borrowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +87,9 @@ func TestEveryCallReleasesItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// nilReader is the type of a nil pointer in an interface.
+type nilReader struct{ array.RecordReader }
 
 func retained[T interface{ Retain() }](v T) T {
 	v.Retain()
@@ -101,4 +116,45 @@ func TestCancelAfterTheEnd(t *testing.T) {
 	close(open)
 	require.True(t, lookup(number, false).wait(time.Minute))
 	server{}.Cancel(number)
+}
+
+// An asynchronous stream becomes a reader. It ends if its function fails, or if it ends.
+func TestAsynchronousResults(t *testing.T) {
+	broken := errors.New("disk on fire")
+	for name, c := range map[string]struct {
+		err    error
+		export bool
+		want   string // in the error
+	}{
+		"a stream":                        {nil, true, ""},
+		"a stream beside an error":        {broken, true, "disk on fire"},
+		"a silent stream beside an error": {broken, false, "disk on fire"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory, err := capi.Allocate(unsafe.Sizeof(abi.ArrowAsyncDeviceStreamHandler{}))
+			require.NoError(t, err)
+			t.Cleanup(func() { capi.Free(memory) }) // after the check that the producer has released it
+			nothingIsLeft(t)
+			handler := cdevice.AsyncDeviceStreamHandlerFromPtr(memory)
+			register(t, "f", func(r *cdevice.RecordReader) (*cdevice.AsyncStream, error) {
+				s, err := cdevice.ImportAsync(context.Background(), handler, 1)
+				require.NoError(t, err)
+				if c.export {
+					require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler))
+				}
+				return s, c.err
+			})
+			got := ask(t, "f", exported(t, 7))
+			if o, is := got.value.(replied); is {
+				next := ask(t, ".next", own1(o.handle)).value.(replied)
+				assert.EqualValues(t, 1, next.rows)
+				server{}.Release(next.handle)
+				server{}.Release(o.handle)
+			}
+			assert.Equal(t, c.want, got.text)
+			if !c.export {
+				bridge.CallHandlerRelease(abi.At[abi.ArrowAsyncDeviceStreamHandler](memory)) // the producer has seen the cancel
+			}
+		})
+	}
 }

@@ -19,6 +19,7 @@ type results struct {
 	scope   *scope
 	objects []*object
 	settle  func(taken bool) // called once, when the reply is taken or discarded; nil is nothing
+	failed  bool             // the function returned an error beside them: they are discarded
 	depth   int              // of the values of type any around the one that is converted
 }
 

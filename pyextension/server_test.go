@@ -236,6 +236,8 @@ func TestRegistration(t *testing.T) {
 		"private":         {"_f", func() {}, nil, "name"},
 		"type":            {"f", func(chan int) {}, nil, "parameter 0: type chan int is not supported"},
 		"nested type":     {"f", func([]struct{}) {}, nil, "type struct {} is not supported"},
+		"asynchronous":    {"f", func(int, *cdevice.AsyncStream) {}, nil, "parameter 1: type *cdevice.AsyncStream is a result only"},
+		"some of these":   {"f", func(map[string][]*cdevice.AsyncStream) {}, nil, "parameter 0: type map[string][]*cdevice.AsyncStream is a result only"},
 		"result":          {"f", func() complex128 { return 0 }, nil, "result 0: type complex128"},
 		"variadic":        {"f", func(...int) {}, nil, "slice"},
 		"params":          {"f", func(int) {}, []Option{WithParams("a", "b")}, "2 names for 1"},
