@@ -24,9 +24,15 @@ from ._objects import Array, RecordBatch, RecordReader, Schema
 
 __all__ = ["Array", "Cancelled", "Error", "Extension", "Panic", "RecordBatch", "RecordReader", "Schema", "load"]
 
-for _public in (Array, Cancelled, Error, Panic, RecordBatch, RecordReader, Schema):
-    _public.__module__ = __name__
-del _public
+def _publish(module, names):
+    """Makes some classes show themselves as those of a module that has them: this one, or that of a wheel."""
+    for name in names:
+        public = globals()[name]
+        for shown in (public, *(c for c in public.__subclasses__() if c.__name__ == name)):
+            shown.__module__ = module
+
+
+_publish(__name__, ["Array", "Cancelled", "Error", "Panic", "RecordBatch", "RecordReader", "Schema"])
 
 
 class Extension(types.ModuleType):

@@ -207,6 +207,13 @@ def test_requested_schemas(ext, batch):
     assert pa.table(batch, schema=wider).schema == wider
 
 
+def test_classes_are_those_of_the_package(ext, batch):
+    """Also those of objects in host memory, which have more protocols."""
+    classes = [type(made) for made in (batch, batch["a"], ext.echo_schema(BATCH.schema), ext.counters(1, 1))]
+    classes += [arrowdevice.Error, arrowdevice.Panic, arrowdevice.Cancelled]
+    assert {c.__module__ for c in classes} == {"arrowdevice"}
+
+
 def test_objects_are_not_pickled(batch):
     with pytest.raises(TypeError, match="a RecordBatch cannot be pickled: pass it on as Arrow IPC"):
         pickle.dumps(batch)

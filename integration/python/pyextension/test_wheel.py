@@ -133,7 +133,7 @@ def test_source_date_epoch(tmp_path):
 
 
 BARE = """
-import sys, totals
+import pickle, sys, totals, traceback
 assert totals.__all__ == sorted(totals.__all__) and "add_running_total" in totals.__all__ and set(totals.__all__) <= set(dir(totals))
 assert "arrowdevice" not in sys.modules
 try:
@@ -146,6 +146,10 @@ try:
     totals.add_running_total([1], "km")
 except TypeError as refused:
     print(refused)
+for name in set(totals.__all__) - {"add_running_total"}:
+    assert getattr(totals, name).__module__ == "totals", name
+error = pickle.loads(pickle.dumps(totals.Panic("out of cheese")))
+assert traceback.format_exception_only(error) == ["totals.Panic: out of cheese\\n"]
 """
 
 

@@ -36,6 +36,7 @@ def _module(library, doc, names, classes):
         "from . import _arrowdevice",
         *(f"from ._arrowdevice import {name}" for name in classes),
         "",
+        f"_arrowdevice._publish(__name__, {classes!r})",
         f'_extension = _arrowdevice.load(_Path(__file__).with_name("{library}"))',
         *(f"{name} = _extension.{name}" for name in names),
         "",
