@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import threading
 
 import pyarrow as pa
 
@@ -11,10 +10,9 @@ import cpp
 import goasync
 import gosource
 
-
-def reader(batches, schema=None):
-    """A pa.RecordBatchReader; for an iterator the schema is given."""
-    return pa.RecordBatchReader.from_batches(schema or batches[0].schema, batches)
+BATCHES = [pa.record_batch({"a": [i, None], "s": ["x" * i, None]}) for i in range(6)]
+SCHEMA = BATCHES[0].schema
+ROWS = [batch.to_pylist() for batch in BATCHES]
 
 
 @contextlib.contextmanager
@@ -44,14 +42,11 @@ class TaskWatch:
         self._open = {}  # extract_data of each, by its private data
         self._callbacks = [abi.ON_NEXT_TASK(self._on_next_task), abi.EXTRACT_DATA(self._extract)]
         struct.on_next_task, self._extract_data = (ctypes.cast(c, ctypes.c_void_p).value for c in self._callbacks)
-        self.ended = threading.Event()
 
     def _on_next_task(self, handler, task, metadata):
         if task:
             struct = abi.ArrowAsyncTask.from_address(task)
             self._open[struct.private_data], struct.extract_data = struct.extract_data, self._extract_data
-        else:
-            self.ended.set()
         return self._forward(handler, task, metadata)
 
     def _extract(self, task, out):

@@ -19,11 +19,11 @@ import goasync
 import golib
 import gosource
 import recorder
-from asyncstreams import TaskWatch, cpp_to_go, go_to_cpp, reader
+from asyncstreams import BATCHES, ROWS, SCHEMA, TaskWatch, cpp_to_go, go_to_cpp
 from goasync import AsyncError, released
 from golib import GoError
 from gosource import Context, Failure
-from test_async_streams import BATCHES, ROWS, SCHEMA, go_batches, rows
+from streams import go_batches, reader, rows
 
 
 class Gate:
@@ -32,7 +32,7 @@ class Gate:
 
     def __init__(self, first, then=()):
         self._first, self._then = first, then
-        self._opened, self.closed = threading.Event(), threading.Event()
+        self._reached, self._opened, self.closed = threading.Event(), threading.Event(), threading.Event()
 
     def open(self):
         self._opened.set()
@@ -40,12 +40,17 @@ class Gate:
     def __iter__(self):
         try:
             yield from self._first
+            self._reached.set()
             assert self._opened.wait(recorder.PATIENCE)
             if isinstance(self._then, Exception):
                 raise self._then
             yield from self._then
         finally:
             self.closed.set()
+
+    def wait_until_reached(self):
+        """Until it is asked for an item behind the gate."""
+        assert self._reached.wait(recorder.PATIENCE)
 
     def wait_until_closed(self):
         assert self.closed.wait(recorder.PATIENCE)
@@ -66,6 +71,7 @@ def test_failure_of_a_source_in_cpp_comes_after_its_batches(status):
                 stream.next()
             assert (e.value.callback, e.value.code, e.value.message) == ("ArrowAsyncDeviceStreamHandler.on_error", errno.EINVAL, "dïsk gone")
             assert e.value.metadata == {}
+            assert stream.schema.equals(SCHEMA)
             assert "ArrowAsyncDeviceStreamHandler.on_error: invalid argument (errno 22): dïsk gone" in str(e.value)
 
 
@@ -78,13 +84,6 @@ def test_exception_in_a_python_source_of_cpp_reaches_go():
         stream.next()[0].release()
         with pytest.raises(AsyncError, match="the cable is cut"):
             stream.next()
-
-
-def test_failure_of_a_source_in_cpp_leaves_the_schema_known():
-    with cpp_to_go(reader(BATCHES), fails_after=0, message="nothing there") as stream:
-        with pytest.raises(AsyncError, match="nothing there"):
-            stream.next()
-        assert stream.schema.equals(SCHEMA)
 
 
 def test_batch_that_is_not_valid_ends_the_stream_in_go():
@@ -163,7 +162,7 @@ FAILURES = {
 @pytest.mark.parametrize("kind", FAILURES)
 def test_failure_of_a_source_in_go_reaches_cpp(kind, after):
     code, text = FAILURES[kind]
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         gate = Gate(items[:after], [Failure(kind, "dïsk gone")])
         with go_to_cpp(iter(gate), like=items[0]) as consumer:
             assert consumer.schema.equals(SCHEMA)
@@ -176,27 +175,8 @@ def test_failure_of_a_source_in_go_reaches_cpp(kind, after):
             consumer.wait_for_release()
 
 
-def test_what_a_source_answers_is_kept_until_the_next_answer():
-    kind, message = "not_supported", "dïsk gone, said at some length"
-    source = gosource._Source([Failure(kind, message)])
-    memory = ctypes.create_string_buffer(ctypes.sizeof(gosource._Item))  # of Go's
-    source.fill(gosource._Item.from_address(ctypes.addressof(memory)))
-    others = [bytes([65 + i % 26]) * (size + extra) for i in range(1000) for size in (len(kind), len(message.encode())) for extra in (0, 1)]
-    _, _, *texts = (ctypes.c_void_p * 4).from_buffer(memory)
-    assert [ctypes.string_at(text).decode() for text in texts] == [kind, message]
-    assert len(others) == 4000
-
-
-def test_failure_that_golib_does_not_know_is_an_error():
-    with golib.GoBatch.make("int32", "valid") as batch:
-        consumer = recorder.RecordingConsumer(requests=1)
-        gosource.export(iter([Failure("of a kind of its own")]), consumer.handler, like=batch)
-        consumer.wait_for_release()
-        assert "no failure is called" in consumer.log.named("on_error")[0][2]
-
-
 def test_exception_in_a_python_source_of_go_reaches_cpp():
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         gate = Gate(items[:1], RuntimeError("the cable is cut"))
         with go_to_cpp(iter(gate), like=items[0]) as consumer:
             consumer.next()
@@ -208,11 +188,12 @@ def test_exception_in_a_python_source_of_go_reaches_cpp():
 
 def test_end_of_the_context_reaches_cpp():
     """While the source produces a batch that no caller waits for any more."""
-    with go_batches() as items, Context() as context:
+    with go_batches(BATCHES) as items, Context() as context:
         gate = Gate(items[:2], items[2:])
         with go_to_cpp(iter(gate), like=items[0], context=context) as consumer:
             for want in BATCHES[:2]:
                 assert consumer.next()[0].equals(want)
+            gate.wait_until_reached()
             context.cancel()
             with pytest.raises(cpp.CppError, match="cdevice: export: context canceled") as e:
                 consumer.next()
@@ -224,7 +205,7 @@ def test_end_of_the_context_reaches_cpp():
 
 
 def test_context_that_is_over_reaches_cpp():
-    with go_batches() as items, Context(overdue=True) as context:
+    with go_batches(BATCHES) as items, Context(overdue=True) as context:
         with go_to_cpp(items, context=context) as consumer:
             with pytest.raises(cpp.CppError, match="context deadline exceeded") as e:
                 consumer.next()
@@ -234,10 +215,11 @@ def test_context_that_is_over_reaches_cpp():
 def test_cancel_in_cpp_does_not_wait_for_the_source_in_go():
     """The handler is released while the source has no answer; a later answer, even an
     error, is dropped."""
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         gate = Gate(items[:1], [Failure("error", "too late")])
         with go_to_cpp(iter(gate), like=items[0]) as consumer:
             consumer.next()
+            gate.wait_until_reached()
             consumer.cancel()
             consumer.wait_for_release()
             assert consumer.next() is None
@@ -247,7 +229,7 @@ def test_cancel_in_cpp_does_not_wait_for_the_source_in_go():
 
 
 def test_consumer_without_a_queue_asks_for_nothing_which_is_an_error():
-    with go_batches() as items, go_to_cpp(items, queue_size=0) as consumer:
+    with go_batches(BATCHES) as items, go_to_cpp(items, queue_size=0) as consumer:
         with pytest.raises(cpp.CppError, match=r"ArrowAsyncProducer.request.n = 0, want at least 1") as e:
             consumer.next()
         assert e.value.code == errno.EINVAL
@@ -256,7 +238,7 @@ def test_consumer_without_a_queue_asks_for_nothing_which_is_an_error():
 def test_handler_that_is_released_is_refused():
     """Only the caller can receive the error."""
     struct = abi.ArrowAsyncDeviceStreamHandler()
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         with pytest.raises(GoError, match="ArrowAsyncDeviceStreamHandler.release = NULL"):
             gosource.export(items, ctypes.addressof(struct), like=items[0])
     assert gosource.sources() == 0
@@ -282,7 +264,7 @@ def test_errors_pass_through_go_with_their_code():
 @pytest.mark.parametrize("kind", ["no_space", "panic"])
 def test_errors_of_go_come_back_to_go_with_their_code(kind):
     code, text = FAILURES[kind]
-    with go_batches() as items, goasync.AsyncStream() as back, goasync.AsyncStream() as there:
+    with go_batches(BATCHES) as items, goasync.AsyncStream() as back, goasync.AsyncStream() as there:
         gosource.export([*items, Failure(kind, "dïsk gone")], there.handler, like=items[0])
         there.forward(back.handler)
         taken = []
@@ -311,7 +293,7 @@ def test_cancel_in_cpp_passes_through_go():
 def test_error_overtakes_what_is_queued_in_cpp():
     """Its generator gives the error and then the end, and extracts nothing any more.
     The producer's struct lives until its tasks are ended."""
-    with go_batches() as items, cpp.Consumer() as consumer:
+    with go_batches(BATCHES) as items, cpp.Consumer() as consumer:
         watch = TaskWatch(consumer.handler)
         gosource.export([*items[:2], Failure("error", "disk gone")], consumer.handler, like=items[0])
         consumer.wait_for_release()
@@ -325,7 +307,7 @@ def test_error_overtakes_what_is_queued_in_cpp():
 
 
 def test_dropped_consumer_in_cpp_loses_what_is_queued():
-    with go_batches() as items, cpp.Consumer(queue_size=2) as consumer:
+    with go_batches(BATCHES) as items, cpp.Consumer(queue_size=2) as consumer:
         watch = TaskWatch(consumer.handler)
         gosource.export(items[:2], consumer.handler, like=items[0])
         consumer.wait_for_release()

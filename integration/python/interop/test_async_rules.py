@@ -12,11 +12,12 @@ import goasync
 import golib
 import gosource
 import recorder
+from asyncstreams import BATCHES, ROWS, SCHEMA
 from goasync import AsyncError, released
 from golib import GoError
 from gosource import Context, Failure
 from gostream import wait_until
-from test_async_streams import BATCHES, ROWS, SCHEMA, go_batches
+from streams import go_batches
 
 # Go as the consumer.
 
@@ -191,7 +192,7 @@ def calls_of(consumer):
 
 
 def test_go_calls_in_order_and_ends_without_a_request():
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = recorder.RecordingConsumer(requests=len(items))
         gosource.export(items, consumer.handler, metadata={b"rows": b"\0\1"})
         assert calls_of(consumer) == [("on_schema",), *(("on_next_task", i) for i in range(6)), ("on_next_task", None), ("release",)]
@@ -203,7 +204,7 @@ def test_go_calls_in_order_and_ends_without_a_request():
 
 
 def test_go_sends_no_more_than_is_requested():
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = recorder.RecordingConsumer()
         gosource.export(items, consumer.handler)
         for i in range(len(items)):
@@ -221,7 +222,7 @@ def test_go_takes_requests_inside_its_calls_and_after_release():
                 self.request(1)
             return super().answer(*call)
 
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = Greedy()
         gosource.export(items, consumer.handler)
         assert calls_of(consumer)[-2:] == [("on_next_task", None), ("release",)]
@@ -233,7 +234,7 @@ def test_go_takes_requests_inside_its_calls_and_after_release():
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_go_reports_a_request_that_is_none(n):
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = recorder.RecordingConsumer()
         gosource.export(items, consumer.handler)
         consumer.log.wait_until(lambda calls: ("on_schema",) in calls)
@@ -255,7 +256,7 @@ def test_go_says_nothing_after_a_cancel(inside):
                 self.request(3)
             return super().answer(*call)
 
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = Timid()
         gosource.export(items, consumer.handler)
         consumer.log.wait_until(lambda calls: ("on_schema",) in calls)
@@ -268,7 +269,7 @@ def test_go_says_nothing_after_a_cancel(inside):
 @pytest.mark.parametrize("call", [("on_schema",), ("on_next_task", 1), ("on_next_task", None)])
 def test_go_says_nothing_after_a_callback_that_fails(call):
     """Release, and no error; the task that was refused is Go's again."""
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = recorder.RecordingConsumer(requests=len(items), answers={call: errno.EIO})
         gosource.export(items, consumer.handler)
         assert calls_of(consumer)[-2:] == [call, ("release",)]
@@ -278,7 +279,7 @@ def test_go_says_nothing_after_a_callback_that_fails(call):
 
 @pytest.mark.parametrize("kind, code", [("error", errno.EIO), ("no_space", errno.ENOSPC), ("cancelled", errno.ECANCELED)])
 def test_go_has_no_metadata_for_an_error_that_is_its_own(kind, code):
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         consumer = recorder.RecordingConsumer()
         gosource.export([Failure(kind, "dïsk gone")], consumer.handler, like=items[0])
         schema, error, end = calls_of(consumer)

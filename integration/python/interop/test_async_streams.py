@@ -1,110 +1,26 @@
-"""Asynchronous streams between Arrow C++ and Go, both ways: values, through queues of
-any size, and the owners of the memory. Errors are in test_async_errors.py."""
+"""Asynchronous streams between Arrow C++ and Go, both ways: values, through queues of any size, and the owners of the memory.
+Every type is in test_types.py, errors are in test_async_errors.py."""
 
 import contextlib
 import itertools
 import threading
 
-import pyarrow as pa
 import pytest
 
 import abi
-import arrays
 import cpp
 import goasync
 import golib
 import gosource
 import recorder
 import transfer
-from asyncstreams import cpp_to_go, go_to_cpp, reader
+from asyncstreams import BATCHES, ROWS, SCHEMA, cpp_to_go, go_to_cpp
 from goasync import released
-from golib import GoBatch, GoError
-from test_types import VARIANTS, assert_shared, each_case
+from golib import GoError
+from streams import go_batches, on_threads, reader, rows
 
-each_device = pytest.mark.parametrize("device_type", [abi.CPU, abi.EXT_DEV], ids=["cpu", "ext_dev"])
 each_length = pytest.mark.parametrize("count", [0, 1, 5, 300])
 each_queue = pytest.mark.parametrize("queue_size", [1, 4, 100])
-
-BATCHES = [pa.record_batch({"a": [i, None], "s": ["x" * i, None]}) for i in range(6)]
-SCHEMA = BATCHES[0].schema
-ROWS = [batch.to_pylist() for batch in BATCHES]
-
-# Arrow C++ reports the CPU for a batch without any buffer, even in a stream of another
-# device; Go wants one device type throughout.
-WITHOUT_BUFFERS = [*(("null", variant) for variant in VARIANTS), ("struct_empty", "valid"), ("struct_empty", "empty")]
-
-
-@contextlib.contextmanager
-def go_batches(batches=BATCHES):
-    """The batches in Go."""
-    with released(transfer.to_go(batch, "pointer") for batch in batches) as items:
-        yield items
-
-
-def rows(items):
-    """The items of a stream of Go's, released."""
-    with released(items) as batches:
-        return [batch.values() for batch in batches]
-
-
-# Every type.
-
-
-@each_case
-def test_cpp_arrives_in_go(name, variant):
-    batch = arrays.CASES[name].batch(variant)
-    with cpp_to_go(reader([batch] * 3), full_validation=True) as stream, GoBatch.make(name, variant) as want:
-        assert stream.schema.equals(batch.schema, check_metadata=True)
-        assert (stream.device_type, stream.metadata) == (abi.CPU, None)
-        with released(stream) as items:
-            assert len(items) == 3
-            for item in items:
-                assert item.difference(want) == ""
-                assert_shared(item, batch, name, variant)
-
-
-@each_case
-def test_go_arrives_in_cpp(name, variant):
-    want = arrays.CASES[name].batch(variant)
-    with GoBatch.make(name, variant) as item, go_to_cpp([item] * 3) as consumer:
-        assert consumer.schema.equals(want.schema, check_metadata=True)
-        assert consumer.device_type == abi.CPU
-        read = [batch for batch, _ in consumer]
-        assert len(read) == 3
-        for batch in read:
-            batch.validate(full=True)
-            assert batch.equals(want)
-            assert_shared(item, batch, name, variant)
-
-
-@each_device
-@each_case
-def test_cpp_comes_back_from_go(request, device_type, name, variant):
-    """Memory that Go has no backend for is handed on."""
-    if device_type != abi.CPU and (name, variant) in WITHOUT_BUFFERS:
-        request.applymarker(pytest.mark.xfail(strict=True, raises=cpp.CppError, reason="device_type = 1, want 12"))
-    want = arrays.CASES[name].batch(variant)
-    with cpp.Consumer() as back, cpp_to_go(reader([want] * 3), device_type=device_type) as stream:
-        stream.forward(back.handler)
-        assert back.schema.equals(want.schema, check_metadata=True)
-        assert back.device_type == device_type
-        read = [batch for batch, _ in back]
-    assert len(read) == 3
-    for batch in read:
-        assert batch.equals(want)
-        if device_type == abi.CPU:
-            assert_shared(want, batch, name, variant)
-
-
-@each_case
-def test_go_comes_back_from_cpp(name, variant):
-    with GoBatch.make(name, variant) as item, go_to_cpp([item] * 3) as there:
-        source = reader((batch for batch, _ in there), there.schema)
-        with cpp_to_go(source, full_validation=True) as back, released(back) as items:
-            assert len(items) == 3
-            for other in items:
-                assert other.difference(item) == ""
-                assert_shared(item, other, name, variant)
 
 
 # Queues.
@@ -122,7 +38,7 @@ def test_streams_of_any_length_go_through_queues_of_any_size_to_go(count, queue_
 @each_length
 @each_queue
 def test_streams_of_any_length_go_through_queues_of_any_size_to_cpp(count, queue_size):
-    with go_batches() as items, go_to_cpp((items[i % 6] for i in range(count)), queue_size, like=items[0]) as consumer:
+    with go_batches(BATCHES) as items, go_to_cpp((items[i % 6] for i in range(count)), queue_size, like=items[0]) as consumer:
         assert [batch.to_pylist() for batch, _ in consumer] == [ROWS[i % 6] for i in range(count)]
         assert consumer.next() is None
 
@@ -142,10 +58,6 @@ class Endless:
             self._asked += 1
             self._changed.notify_all()
         return self._item
-
-    @property
-    def asked(self):
-        return self._asked
 
     def wait_until_asked(self, count):
         with self._changed:
@@ -172,7 +84,7 @@ def test_slow_use_in_go_holds_arrow_cpp_back(queue_size):
 def test_slow_use_in_cpp_holds_go_back(queue_size):
     """Arrow C++ requests its queue, and 33 more than the test takes; Go asks its source
     for one more, to know whether there is one."""
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         source = Endless(items[1])
         with go_to_cpp(source, queue_size, like=items[1]) as consumer:
             source.wait_until_asked(queue_size + 1)
@@ -180,34 +92,27 @@ def test_slow_use_in_cpp_holds_go_back(queue_size):
             source.wait_until_asked(queue_size + 33 + 1)
 
 
+def slow(batches, ready):
+    """The batches, of which the second is there when the test says so."""
+    yield batches[0]
+    ready.wait()
+    yield batches[1]
+
+
 def test_slow_source_in_cpp_is_waited_for():
     ready = threading.Event()
-
-    def slow():
-        yield BATCHES[0]
-        ready.wait()
-        yield BATCHES[1]
-
-    with cpp_to_go(reader(slow(), SCHEMA)) as stream:
-        first, _ = stream.next()
-        ready.set()
-        with first:
+    with cpp_to_go(reader(slow(BATCHES, ready), SCHEMA)) as stream:
+        with stream.next()[0] as first:
+            ready.set()
             assert [first.values(), *rows(stream)] == ROWS[:2]
 
 
 def test_slow_source_in_go_is_waited_for():
     ready = threading.Event()
-
-    def slow():
-        yield items[0]
-        ready.wait()
-        yield items[1]
-
-    with go_batches() as items, go_to_cpp(slow(), like=items[0]) as consumer:
+    with go_batches(BATCHES) as items, go_to_cpp(slow(items, ready), like=items[0]) as consumer:
         assert consumer.next()[0].equals(BATCHES[0])
         ready.set()
-        assert consumer.next()[0].equals(BATCHES[1])
-        assert consumer.next() is None
+        assert [batch for batch, _ in consumer] == [BATCHES[1]]
 
 
 # Metadata beside the batches.
@@ -280,7 +185,7 @@ def test_memory_of_a_device_is_the_producers():
 
 def test_copies_are_made_for_the_consumer():
     """CopyTo of the host: other memory, the same rows."""
-    with go_batches() as items, go_to_cpp(items, copy_to=(abi.CPU, -1)) as consumer:
+    with go_batches(BATCHES) as items, go_to_cpp(items, copy_to=(abi.CPU, -1)) as consumer:
         read = [batch for batch, _ in consumer]
         assert [batch.to_pylist() for batch in read] == ROWS
         for item, batch in zip(items, read):
@@ -294,7 +199,7 @@ def test_batches_outlive_the_stream_and_its_source():
             stream.close()
             golib.ext.free_memory()
             assert batch.values() == ROWS[0]
-    with go_batches() as items, go_to_cpp(items) as consumer:
+    with go_batches(BATCHES) as items, go_to_cpp(items) as consumer:
         batch, _ = consumer.next()
     golib.ext.free_memory()
     assert batch.to_pylist() == ROWS[0]
@@ -318,7 +223,7 @@ def test_close_of_a_stream_in_go_ends_the_source_in_cpp(taken, queue_size):
 @each_queue
 @pytest.mark.parametrize("taken", [0, 1, 5])
 def test_cancel_in_cpp_ends_the_source_in_go(taken, queue_size):
-    with go_batches() as items:
+    with go_batches(BATCHES) as items:
         source = Endless(items[1])
         with go_to_cpp(source, queue_size, like=items[1]) as consumer:
             assert consumer.schema.equals(SCHEMA), "before it, there is nobody to cancel"
@@ -382,31 +287,19 @@ def test_many_streams_at_once_leave_nothing():
             stream.forward(back.handler)
             return [batch.to_pylist() for batch, _ in itertools.islice(back, 3 if early else None)]
 
-    errors, start = [], threading.Barrier(8)
-
     def work(number):
-        try:
-            start.wait()
-            for i in range(26):
-                early = (i + number) % 3 == 0
-                got = (to_go, to_cpp, through_go)[i % 3](early)
-                assert got == ROWS[: 3 if early else None]
-        except BaseException as e:
-            errors.append(e)
+        for i in range(26):
+            early = (i + number) % 3 == 0
+            assert (to_go, to_cpp, through_go)[i % 3](early) == ROWS[: 3 if early else None]
 
-    with go_batches() as items:
-        threads = [threading.Thread(target=work, args=[i]) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert errors == []
+    with go_batches(BATCHES) as items:
+        on_threads(8, work)
 
 
 def test_many_streams_are_open_at_once():
     """200 of them, which wait for one another's end."""
     with contextlib.ExitStack() as stack:
-        items = stack.enter_context(go_batches())
+        items = stack.enter_context(go_batches(BATCHES))
         streams = [stack.enter_context(cpp_to_go(reader(BATCHES), queue_size=1)) for _ in range(100)]
         consumers = [stack.enter_context(go_to_cpp(items, 1)) for _ in range(100)]
         for want in ROWS:

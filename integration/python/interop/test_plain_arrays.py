@@ -16,23 +16,20 @@ import peers
 import transfer
 from golib import GoArray, GoBatch, GoError
 from gostream import GoStream, released
-from test_types import VARIANTS, assert_shared
-from test_plain_streams import ROWS, each_peer
 from test_plain_stream_types import addresses
+from test_plain_streams import ROWS, each_peer
+from test_types import VARIANTS, assert_shared, go_items
 
 BATCH = ROWS.to_batches()[0]
 
 
 @pytest.mark.parametrize("name", [name for name in arrays.CASES if name not in peers.VIEWS])
 def test_every_type_to_nanoarrow_and_back(name):
-    """By address and by capsule of one array."""
-    for variant in VARIANTS:
-        with GoArray.make(name, variant) as item:
-            there = nanoarrow.c_array(item.plain())
-            with GoArray.from_plain(there, full_validation=True) as back:
+    with go_items("array", name) as items:
+        for variant, item in zip(VARIANTS, items):
+            with GoArray.from_plain(nanoarrow.c_array(item.plain()), full_validation=True) as back:
                 assert back.difference(item) == "", variant
                 assert_shared(back, item, name, variant)
-            del there
 
 
 TAKES_ARRAYS = {

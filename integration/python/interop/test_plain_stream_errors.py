@@ -12,7 +12,7 @@ import peers
 from golib import GoBatch, GoError
 from gostream import GoStream
 from test_plain_streams import ROWS, each_peer
-from test_device_stream_errors import FAILURES, failing, sources_of
+from test_stream_errors import FAILURES, failing, sources_of
 
 # The class of the exception. pandas raises PyArrow's, by its number. DuckDB raises its
 # own if a query fails before its first rows are there, and else its stream fails, which

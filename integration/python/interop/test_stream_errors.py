@@ -1,5 +1,5 @@
-"""Errors of device streams between Go and Arrow C++: they come in their place, with
-their text and their number, and end the stream; nothing is left of it."""
+"""Errors of streams between Go and PyArrow or Arrow C++: they come in their place, with their text and their number, and end
+the stream; nothing is left of it."""
 
 import ctypes
 import errno
@@ -12,59 +12,80 @@ import abi
 import cpp
 import golib
 from golib import GoArray, GoBatch, GoError
-from gostream import GoStream, released, wait_until
-from streams import Spy, cpp_to_go, go_to_cpp
-from test_cpp_device_streams import ERRORS, TABLE, batches_of_two, each_device
+from gostream import GoStream, wait_until
+from streams import BATCHES, LINKS, TABLE, Plain, Spy, cpp_to_go, go_to_cpp, reader, rows
 
 each_after = pytest.mark.parametrize("after", [0, 1, 3])
+each_host_link = pytest.mark.parametrize("link", LINKS[:2], ids=lambda link: link.name)
 
 
 def taken(stream, **options):
     return GoStream.take(ctypes.addressof(stream), **options)
 
 
-def number_in(error):
-    return int(re.search(r"\(errno (\d+)\)", str(error)).group(1))
+# Of Arrow C++ and of Python, in Go.
+
+# The number of a Status of Arrow C++, and the Status that it makes of that number.
+ERRORS = {
+    "IOError": (errno.EIO, "IOError"),
+    "NotImplemented": (errno.ENOSYS, "NotImplemented"),
+    "Out of memory": (errno.ENOMEM, "Out of memory"),
+    "Invalid": (errno.EINVAL, "Invalid"),
+    "Cancelled": (errno.EINVAL, "Invalid"),
+    "Key error": (errno.EINVAL, "Invalid"),
+    "Unknown error": (errno.EINVAL, "Invalid"),
+}
 
 
-# Of Arrow C++, in Go.
-
-
-@each_device
 @each_after
 @pytest.mark.parametrize("status", ERRORS)
-def test_go_sees_the_number_and_the_text(device_type, status, after):
+def test_go_sees_the_number_and_the_text(status, after):
     number, _ = ERRORS[status]
-    options = {"device_type": device_type, "fails_after": after, "status": status, "message": "no more, ünd ende"}
-    with cpp_to_go(batches_of_two(), **options) as go:
-        for _ in range(after):
-            go.next().release()
-        for _ in range(3):
-            with pytest.raises(GoError, match=rf"ArrowDeviceArrayStream\.get_next: .*: {status}: no more, ünd ende$") as e:
-                go.next()
-            assert number_in(e.value) == number
-        assert cpp.stats()["sources"] == 1, "until the release"
+    for device_type in (abi.CPU, abi.EXT_DEV):
+        options = {"device_type": device_type, "fails_after": after, "status": status, "message": "no more, ünd ende"}
+        with cpp_to_go(reader(), **options) as go:
+            for _ in range(after):
+                go.next().release()
+            for _ in range(3):
+                text = rf"ArrowDeviceArrayStream\.get_next: .*\(errno {number}\): {status}: no more, ünd ende$"
+                with pytest.raises(GoError, match=text):
+                    go.next()
+            assert cpp.stats()["sources"] == 1, "until the release"
 
 
-@each_after
 @pytest.mark.parametrize("status", ERRORS)
-def test_errors_of_cpp_come_back_from_go(status, after):
+def test_errors_of_cpp_come_back_from_go(status):
     """With the number that they left with, which is all that Arrow C++ looks at."""
     number, seen_as = ERRORS[status]
-    with cpp_to_go(batches_of_two(), fails_after=after, status=status, message="no more") as go, go.exported() as stream:
+    with cpp_to_go(reader(), fails_after=1, status=status, message="no more") as go, go.exported() as stream:
         spy = Spy(stream)
         with cpp.Reader(ctypes.addressof(stream)) as back:
-            for _ in range(after):
-                assert back.read_next_batch().num_rows == 2
+            assert back.read_next_batch().num_rows == 2
             for _ in range(2):
                 with pytest.raises(cpp.CppError, match=f"{status}: no more$") as e:
                     back.read_next_batch()
                 assert e.value.status == seen_as
-    assert spy.answers == [0] * after + [number] * 2
+    assert spy.answers == [0] + [number] * 2
+
+
+@each_after
+@each_host_link
+@pytest.mark.parametrize("error", [OSError, ValueError, NotImplementedError, MemoryError])
+def test_an_exception_in_a_python_source_is_the_error_in_go(error, link, after):
+    def batches():
+        yield from BATCHES[:after]
+        raise error("disk gone")
+
+    with link.to_go(reader(batches(), TABLE.schema)) as go:
+        for _ in range(after):
+            go.next().release()
+        for _ in range(2):
+            with pytest.raises(GoError, match="disk gone"):
+                go.next()
 
 
 def test_go_does_not_ask_again_after_an_error():
-    with cpp.exported(batches_of_two()) as stream:
+    with cpp.exported(reader()) as stream:
         spy = Spy(stream, "get_next", errno.EIO, b"disk gone")
         with taken(stream) as go:
             for _ in range(3):
@@ -75,7 +96,7 @@ def test_go_does_not_ask_again_after_an_error():
 
 def test_errors_are_seen_through_a_prefetch():
     """In their place, though Go knew of them before."""
-    with cpp_to_go(batches_of_two(), prefetch=5, fails_after=2, message="no more") as go:
+    with cpp_to_go(reader(), prefetch=5, fails_after=2, message="no more") as go:
         for _ in range(2):
             go.next().release()
         with pytest.raises(GoError, match="Invalid: no more$"):
@@ -84,57 +105,32 @@ def test_errors_are_seen_through_a_prefetch():
 
 
 LONGEST = 64 << 10  # bytes of a producer's text that an error of Go's has
-TEXTS = [
-    (b"", ""),
-    (None, ""),
-    (b"caf\xe9", ": caf\ufffd"),
-    (b"x" * LONGEST, ": " + "x" * LONGEST),
-    (b"x" * 100_000, ": " + "x" * LONGEST + "... (100000 bytes)"),
-]
+TEXTS = {
+    "empty": (b"", ""),
+    "none": (None, ""),
+    "not UTF-8": (b"caf\xe9", ": caf\ufffd"),
+    "longest": (b"x" * LONGEST, ": " + "x" * LONGEST),
+    "too long": (b"x" * 100_000, ": " + "x" * LONGEST + "... (100000 bytes)"),
+}
 
 
-@pytest.mark.parametrize("text, seen", TEXTS, ids=["empty", "none", "not_utf8", "longest", "too_long"])
-@pytest.mark.parametrize("number", [errno.ENOMEM, 9999, -7])
-def test_go_takes_any_number_and_any_text(number, text, seen):
-    with cpp.exported(batches_of_two()) as stream:
-        spy = Spy(stream, "get_next", number, text)
-        with taken(stream) as go, pytest.raises(GoError) as e:
-            go.next()
-    shown = f"(errno {number})" if number > 0 else f"code {number}"
-    assert str(e.value).endswith(shown + seen)
-    assert spy.calls == ["get_schema", "get_next", "get_last_error"]
-
-
-@pytest.mark.parametrize("of_arrays", [False, True])
-def test_a_stream_without_a_schema_is_refused_and_released(of_arrays):
-    with cpp.exported(batches_of_two()) as stream:
-        spy = Spy(stream, "get_schema", errno.ENOSYS, b"no schema")
-        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_schema: function not implemented \(errno 38\): no schema$"):
-            taken(stream, of_arrays=of_arrays)
-        assert not abi.is_filled(stream)
-        assert cpp.stats()["sources"] == 0
-    assert spy.calls == ["get_schema", "get_last_error"]
-
-
-def test_a_stream_of_arrays_is_no_stream_of_batches():
-    chunked = pa.chunked_array([[1, 2], [3]])
-    with cpp.exported_chunks(chunked) as stream:
-        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_schema"):
-            taken(stream)
-        assert not abi.is_filled(stream)
-
-
-def test_a_stream_of_batches_is_a_stream_of_structs():
-    with cpp.exported(batches_of_two()) as stream, taken(stream, of_arrays=True) as go, released(go) as items:
-        assert [value for item in items for value in item.values()] == TABLE.to_pylist()
+@pytest.mark.parametrize("text, seen", TEXTS.values(), ids=TEXTS)
+def test_go_takes_any_number_and_any_text(text, seen):
+    for number in (errno.ENOMEM, 9999, -7):
+        with cpp.exported(reader()) as stream:
+            spy = Spy(stream, "get_next", number, text)
+            with taken(stream) as go, pytest.raises(GoError) as e:
+                go.next()
+        assert str(e.value).endswith((f"(errno {number})" if number > 0 else f"code {number}") + seen)
+        assert spy.calls == ["get_schema", "get_next", "get_last_error"]
 
 
 def test_a_stream_without_get_last_error_is_read():
-    with cpp.exported(batches_of_two()) as stream:
+    with cpp.exported(reader()) as stream:
         stream.get_last_error = None
-        with taken(stream) as go, released(go) as items:
-            assert [value for item in items for value in item.values()] == TABLE.to_pylist()
-    with cpp.exported(batches_of_two()) as stream:
+        with taken(stream) as go:
+            assert rows(go) == [batch.to_pylist() for batch in BATCHES]
+    with cpp.exported(reader()) as stream:
         spy = Spy(stream, "get_next", errno.EIO, b"unheard")
         stream.get_last_error = None
         with taken(stream) as go, pytest.raises(GoError, match=r"get_next: input/output error \(errno 5\)$"):
@@ -142,37 +138,46 @@ def test_a_stream_without_get_last_error_is_read():
     assert spy.calls == ["get_schema", "get_next"]
 
 
-@pytest.mark.parametrize("member", ["get_schema", "get_next"])
-def test_a_stream_without_a_callback_is_refused_and_released(member):
-    with cpp.exported(batches_of_two()) as stream:
-        setattr(stream, member, None)
-        with pytest.raises(GoError, match=rf"ArrowDeviceArrayStream\.{member}"):
-            taken(stream)
-        assert not abi.is_filled(stream)
-        assert cpp.stats()["sources"] == 0
+# What is done to a stream, and the error of its import.
+REFUSED = {
+    "get_schema fails": (lambda stream: Spy(stream, "get_schema", errno.ENOSYS, b"no schema"), r"get_schema: .*\(errno 38\): no schema$"),
+    "no get_schema": (lambda stream: setattr(stream, "get_schema", None), "get_schema"),
+    "no get_next": (lambda stream: setattr(stream, "get_next", None), "get_next"),
+    "device 0": (lambda stream: setattr(stream, "device_type", 0), "device_type"),
+    "device -1": (lambda stream: setattr(stream, "device_type", -1), "device_type"),
+    "released": (lambda stream: abi.release(stream), "release"),
+}
 
 
-@pytest.mark.parametrize("device_type", [0, -1])
-def test_a_stream_without_a_device_is_refused_and_released(device_type):
-    with cpp.exported(batches_of_two()) as stream:
-        stream.device_type = device_type
-        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.device_type"):
-            taken(stream)
-        assert not abi.is_filled(stream)
-
-
-def test_a_released_stream_is_refused():
-    with cpp.exported(batches_of_two()) as stream:
-        abi.release(stream)
-        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.release"):
-            taken(stream)
+@pytest.mark.parametrize("change, text", REFUSED.values(), ids=REFUSED)
+def test_a_stream_that_is_refused_is_released(change, text):
+    for of_arrays in (False, True):
+        with cpp.exported(reader()) as stream:
+            spy = change(stream)
+            with pytest.raises(GoError, match=rf"ArrowDeviceArrayStream\.{text}"):
+                taken(stream, of_arrays=of_arrays)
+            assert not abi.is_filled(stream)
+            assert cpp.stats()["sources"] == 0
+            assert spy is None or spy.calls == ["get_schema", "get_last_error"]
     with pytest.raises(GoError, match="ArrowDeviceArrayStream"):
         GoStream.take(0)
 
 
+def test_a_stream_of_arrays_is_no_stream_of_batches():
+    with cpp.exported_chunks(pa.chunked_array([[1, 2], [3]])) as stream:
+        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_schema"):
+            taken(stream)
+        assert not abi.is_filled(stream)
+
+
+def test_a_stream_of_batches_is_a_stream_of_structs():
+    with cpp.exported(reader()) as stream, taken(stream, of_arrays=True) as go:
+        assert rows(go) == [batch.to_pylist() for batch in BATCHES]
+
+
 def test_arrays_of_another_device_than_the_stream_are_refused_and_released():
     """Arrow C++ takes them, by the device of each array."""
-    with cpp.exported(batches_of_two()) as stream:
+    with cpp.exported(reader()) as stream:
         stream.device_type = abi.CUDA
         with taken(stream) as go:
             assert go.describe()["device"] == "cuda"
@@ -188,7 +193,7 @@ def test_full_validation_ends_the_stream_at_the_first_bad_batch():
     bad = pa.record_batch([array], names=["s"])
     offsets[4] = 9  # larger than the last one
     good = pa.record_batch({"s": ["x"]})
-    source = pa.RecordBatchReader.from_batches(good.schema, [good, bad, good])
+    source = reader([good, bad, good])
     with cpp_to_go(source, full_validation=True) as go:
         go.next().release()
         for _ in range(2):
@@ -197,20 +202,9 @@ def test_full_validation_ends_the_stream_at_the_first_bad_batch():
     source.close()
 
 
-def test_an_exception_in_a_python_source_is_the_error_in_go():
-    def batches():
-        yield from TABLE.to_batches(2)[:1]
-        raise OSError("disk gone")
+# Of Go, in Arrow C++ and PyArrow.
 
-    with cpp_to_go(pa.RecordBatchReader.from_batches(TABLE.schema, batches())) as go:
-        go.next().release()
-        with pytest.raises(GoError, match="disk gone"):
-            go.next()
-
-
-# Of Go, in Arrow C++.
-
-# The failure, its number, the number in Arrow C++, and the text.
+# The failure, its number, the Status of Arrow C++, and the text.
 FAILURES = {
     "error": (errno.EIO, "IOError", "disk on fire"),
     "invalid": (errno.EINVAL, "Invalid", "disk on fire: invalid"),
@@ -229,6 +223,8 @@ FAILURES = {
     "goexit": (errno.EIO, "IOError", "cdevice: the code that makes the items of the stream ended its goroutine"),
 }
 each_failure = pytest.mark.parametrize("failure", FAILURES)
+# The exception of PyArrow for a Status.
+SEEN_AS = {"IOError": OSError, "Invalid": pa.ArrowInvalid, "NotImplemented": pa.ArrowNotImplementedError, "Out of memory": pa.ArrowMemoryError}
 
 
 def failing(how, failure, after, item):
@@ -242,17 +238,18 @@ def sources_of(failure):
 
 @each_after
 @each_failure
-def test_cpp_sees_what_fails_in_go(failure, after):
+@each_host_link
+def test_a_consumer_sees_what_fails_in_go(link, failure, after):
     _, seen_as, text = FAILURES[failure]
     for how in sources_of(failure):
-        with GoBatch.make("utf8", "nulls") as item, failing(how, failure, after, item) as go, go_to_cpp(go) as there:
+        with GoBatch.make("utf8", "nulls") as item, failing(how, failure, after, item) as go, link.from_go(go) as there:
             go.release()
             for _ in range(after):
                 assert there.read_next_batch().num_rows == 7
             for _ in range(3):  # it may ask again
-                with pytest.raises(cpp.CppError) as e:
+                with pytest.raises(SEEN_AS[seen_as] if link is Plain else cpp.CppError, match=re.escape(text)) as e:
                     there.read_next_batch()
-                assert (e.value.status, e.value.message) == (seen_as, text), how
+                assert link is Plain or (e.value.status, e.value.message) == (seen_as, text), how
             assert golib.stats()["sources"] == (0 if how == "iterator" else 1)
         assert golib.stats()["sources"] == 0
 
@@ -289,7 +286,7 @@ def test_failures_keep_their_number_on_their_way(failure):
 
 def test_failures_of_go_come_back_from_cpp():
     with GoBatch.make("int32", "valid") as item, failing("iterator", "panic", 2, item) as there, go_to_cpp(there) as read:
-        source = pa.RecordBatchReader.from_batches(read.schema, read)
+        source = reader(read, read.schema)
         with cpp_to_go(source) as go:
             for _ in range(2):
                 go.next().release()
@@ -309,11 +306,11 @@ def test_failures_in_streams_of_arrays(failure):
 
 
 @pytest.mark.parametrize("failure", ["error", "panic", "goexit"])
-@pytest.mark.parametrize("through", ["arrow_go", "copies"])
+@pytest.mark.parametrize("through", [GoStream.through_arrow_go, lambda go: go.copy_to(abi.CPU)], ids=["arrow-go", "copies"])
 def test_failures_are_seen_through_other_readers(failure, through):
     _, seen_as, text = FAILURES[failure]
     with GoBatch.make("utf8", "nulls") as item, failing("iterator", failure, 2, item) as source:
-        with source.through_arrow_go() if through == "arrow_go" else source.copy_to(abi.CPU) as go, go_to_cpp(go) as there:
+        with through(source) as go, go_to_cpp(go) as there:
             for _ in range(2):
                 assert there.read_next_batch().num_rows == 7
             with pytest.raises(cpp.CppError) as e:
