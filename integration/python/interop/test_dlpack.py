@@ -3,7 +3,6 @@ are compared after each test."""
 
 import gc
 import sys
-import threading
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pytest
 import godlpack
 import golib
 from golib import GoArray, GoError
+from streams import on_threads
 
 NUMBERS = [np.dtype(name) for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()]
 FORMS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
@@ -166,114 +166,99 @@ def test_streams_of_the_cpu():
             np.from_dlpack(godlpack.Tensor(go), copy=True)
 
 
-class TestCapsules:
-    @FORMS
-    def test_consumer_renames_the_capsule(self, legacy):
-        version = None if legacy else (1, 0)
-        name = "dltensor" if legacy else "dltensor_versioned"
-        with go_array([1, 2], np.dtype("int32")) as go:
+# Capsules.
+
+
+class Once:
+    """A producer that has one capsule."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self._capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@FORMS
+def test_a_capsule_is_consumed_once(legacy):
+    """The consumer renames it, NumPy and Go."""
+    version, name = (None, "dltensor") if legacy else ((1, 0), "dltensor_versioned")
+    with go_array([1, 2], np.dtype("int32")) as go:
+        capsule = godlpack.Tensor(go).__dlpack__(max_version=version)
+        assert godlpack.name_of(capsule) == name
+        there = np.from_dlpack(Once(capsule))
+        assert godlpack.name_of(capsule) == "used_" + name
+        with pytest.raises((ValueError, BufferError, TypeError)):
+            np.from_dlpack(Once(capsule))
+        with pytest.raises(ValueError, match="incorrect name"):
+            godlpack.take(capsule)
+        assert there.tolist() == [1, 2]
+        del there, capsule
+    capsule = np.arange(3).__dlpack__(max_version=version)
+    with godlpack.take(capsule) as go:
+        assert godlpack.name_of(capsule) == "used_" + name
+        with pytest.raises(ValueError, match="incorrect name"):
+            godlpack.take(capsule)
+        assert go.values() == [0, 1, 2]
+
+
+def test_capsules_of_the_versions_that_a_consumer_asks_for():
+    """None takes them: the array is released with them."""
+    versions = {None: "dltensor", (0, 8): "dltensor", (1, 0): "dltensor_versioned", (2, 0): "dltensor_versioned"}
+    with go_array([1], np.dtype("int8")) as go:
+        before = golib.stats()["exported_arrays"]
+        for version, name in versions.items():
             capsule = godlpack.Tensor(go).__dlpack__(max_version=version)
             assert godlpack.name_of(capsule) == name
-
-            class Once:
-                def __dlpack__(self, **_):
-                    return capsule  # noqa: F821 - deleted below
-
-                def __dlpack_device__(self):
-                    return (1, 0)
-
-            there = np.from_dlpack(Once())
-            assert godlpack.name_of(capsule) == "used_" + name
-            with pytest.raises((ValueError, BufferError, TypeError)):
-                np.from_dlpack(Once())
-            with pytest.raises(ValueError, match="incorrect name"):
-                godlpack.take(capsule)
-            assert there.tolist() == [1, 2]
-            del there, capsule
-
-    @FORMS
-    def test_capsule_that_no_consumer_takes(self, legacy):
-        with go_array([1, 2], np.dtype("int32")) as go:
-            before = golib.stats()["exported_arrays"]
-            capsule = godlpack.Tensor(go).__dlpack__(max_version=None if legacy else (1, 0))
             assert golib.stats()["exported_arrays"] == before + 1
             del capsule
             assert golib.stats()["exported_arrays"] == before
 
-    @FORMS
-    def test_capsule_of_numpy_that_is_taken_twice(self, legacy):
-        source = np.arange(3)
-        capsule = source.__dlpack__(max_version=None if legacy else (1, 0))
-        with godlpack.take(capsule) as go:
-            assert godlpack.name_of(capsule).startswith("used_")
+
+# PyArrow.
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_arrays_of_pyarrow(dtype):
+    source = pa.array(np.arange(6).astype(dtype))[2:5]
+    for take in godlpack.from_dlpack, godlpack.from_dlpack_legacy:
+        with take(source) as go:
+            assert go.values() == [2, 3, 4]
+            assert pa.array(go).buffers()[1].address == source.buffers()[1].address + 2 * dtype.itemsize
+    with go_array([1, 2, 3], dtype) as whole, whole.slice(1, 3) as go:
+        there = pa.Array.from_dlpack(godlpack.Tensor(go))
+    assert there.type == pa.from_numpy_dtype(dtype) and there.to_pylist() == [2, 3]
+
+
+def test_tensors_of_pyarrow():
+    with go_array([[1, 2], [3, 4], [5, 6]], np.dtype("float32"), 2) as go:
+        there = pa.Tensor.from_dlpack(godlpack.Tensor(go))
+        shaped = pa.FixedShapeTensorArray.from_dlpack(godlpack.Tensor(go))
+    assert there.shape == (3, 2) and there.is_contiguous and not there.is_mutable
+    assert there.to_numpy().tolist() == shaped.to_numpy_ndarray().tolist() == [[1, 2], [3, 4], [5, 6]]
+    source = pa.Tensor.from_numpy(np.arange(6).reshape(2, 3))
+    for take in godlpack.from_dlpack, godlpack.from_dlpack_legacy:
+        with take(source) as go:
+            assert go.values() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_pyarrow_does_not_take_the_legacy_form():
+    with go_array([1], np.dtype("int32")) as go:
+        for take in pa.Array.from_dlpack, pa.Tensor.from_dlpack:
             with pytest.raises(ValueError, match="incorrect name"):
-                godlpack.take(capsule)
-            assert go.values() == [0, 1, 2]
-
-    def test_versions_that_a_consumer_asks_for(self):
-        with go_array([1], np.dtype("int8")) as go:
-            tensor = godlpack.Tensor(go)
-            for version, name in [(None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned"), ((2, 0), "dltensor_versioned")]:
-                assert godlpack.name_of(tensor.__dlpack__(max_version=version)) == name
-
-
-class TestPyArrow:
-    @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-    def test_array_to_go(self, dtype):
-        source = pa.array(np.arange(6).astype(dtype))[2:5]
-        for take in godlpack.from_dlpack, godlpack.from_dlpack_legacy:
-            with take(source) as go:
-                assert go.values() == [2, 3, 4]
-                assert pa.array(go).buffers()[1].address == source.buffers()[1].address + 2 * dtype.itemsize
-
-    @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-    def test_array_from_go(self, dtype):
-        with go_array([1, 2, 3], dtype) as whole, whole.slice(1, 3) as go:
-            there = pa.Array.from_dlpack(godlpack.Tensor(go))
-        assert there.type == pa.from_numpy_dtype(dtype) and there.to_pylist() == [2, 3]
-
-    def test_tensor_from_go(self):
-        with go_array([[1, 2], [3, 4], [5, 6]], np.dtype("float32"), 2) as go:
-            there = pa.Tensor.from_dlpack(godlpack.Tensor(go))
-        assert there.shape == (3, 2) and there.is_contiguous
-        assert there.to_numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
-        assert not there.is_mutable
-
-    def test_legacy_form_is_not_taken(self):
-        with go_array([1], np.dtype("int32")) as go:
-            for take in pa.Array.from_dlpack, pa.Tensor.from_dlpack:
-                with pytest.raises(ValueError, match="incorrect name"):
-                    take(godlpack.Tensor(go, legacy=True))
-
-    def test_tensor_to_go(self):
-        source = pa.Tensor.from_numpy(np.arange(6).reshape(2, 3))
-        for take in godlpack.from_dlpack, godlpack.from_dlpack_legacy:
-            with take(source) as go:
-                assert go.values() == [[0, 1, 2], [3, 4, 5]]
-
-    def test_fixed_shape_tensor_from_go(self):
-        with go_array([[1, 2], [3, 4]], np.dtype("int64"), 2) as go:
-            there = pa.FixedShapeTensorArray.from_dlpack(godlpack.Tensor(go))
-        assert there.to_numpy_ndarray().tolist() == [[1, 2], [3, 4]]
+                take(godlpack.Tensor(go, legacy=True))
 
 
 def test_many_threads():
-    failures = []
+    def work(_):
+        for _ in range(100):
+            source = np.arange(12, dtype="int32").reshape(4, 3)
+            with godlpack.from_dlpack(source) as go:
+                there = np.from_dlpack(godlpack.Tensor(go))
+                go.release(on_other_thread=True)
+                assert there.ctypes.data == source.ctypes.data
 
-    def work():
-        try:
-            for _ in range(100):
-                source = np.arange(12, dtype="int32").reshape(4, 3)
-                with godlpack.from_dlpack(source) as go:
-                    there = np.from_dlpack(godlpack.Tensor(go))
-                    go.release(on_other_thread=True)
-                    assert there.ctypes.data == source.ctypes.data
-        except Exception as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    on_threads(8, work)

@@ -35,7 +35,7 @@ class Stranger(Celsius):
         return b"\x00\xff not text"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def celsius():
     pa.register_extension_type(Celsius())
     yield
@@ -172,6 +172,16 @@ ARRAYS = {
     ),
 }
 
+for _storage in (numbers, texts, views, dictionary, struct, lambda: texts(pa.large_string())):
+    ARRAYS[f"registered extension of {_storage().type}"] = lambda make=_storage: celsius_of(make())
+ARRAYS["registered_extension_in_list"] = lambda: pa.ListArray.from_arrays(
+    pa.array([0, 2, 3], pa.int32()), celsius_of(pa.array([1.5, None, 3.5], pa.float32()))
+)
+
+
+def celsius_of(storage):
+    return pa.ExtensionArray.from_storage(Celsius(storage.type, "inside"), storage)
+
 
 def nested(depth):
     array = pa.array([1, None, 3])
@@ -180,61 +190,25 @@ def nested(depth):
     return array
 
 
-each_array = pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
-each_protocol = pytest.mark.parametrize("protocol", transfer.PROTOCOLS)
-
-
-def assert_comes_back(arrow, protocol):
-    arrow.validate(full=True)
-    with transfer.to_go(arrow, protocol) as go:
-        transfer.same_memory(go, arrow)
-        golib.ext.free_memory()
-        back = transfer.to_pyarrow(go, protocol)
-    back.validate(full=True)
-    assert back.type == arrow.type
-    assert back.equals(arrow)
-    transfer.same_memory(arrow, back)
-
-
-@each_array
-@each_protocol
-def test_array_comes_back(protocol, make):
-    assert_comes_back(make(), protocol)
-
-
-@each_array
-@each_protocol
-def test_column_comes_back(protocol, make):
+@pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
+def test_array_comes_back(make):
+    """Alone and as columns."""
     array = make()
     batch = pa.record_batch([array, array, pa.nulls(len(array))], names=["a", "", "a"])
-    batch.validate(full=True)
-    with transfer.to_go(batch, protocol) as go:
-        back = transfer.to_pyarrow(go, protocol)
-    back.validate(full=True)
-    assert back.schema == batch.schema
-    assert back.equals(batch)
-    transfer.same_memory(batch, back)
+    for arrow in (array, batch):
+        arrow.validate(full=True)
+        for protocol in transfer.PROTOCOLS:
+            with transfer.to_go(arrow, protocol) as go:
+                transfer.same_memory(go, arrow)
+                golib.ext.free_memory()
+                back = transfer.to_pyarrow(go, protocol)
+            back.validate(full=True)
+            assert back.equals(arrow), protocol
+            assert back.schema == batch.schema if arrow is batch else back.type == array.type, protocol
+            transfer.same_memory(arrow, back)
 
 
-@each_protocol
-def test_chunks_come_back_one_by_one(protocol):
-    column = pa.chunked_array([texts(), texts().slice(3), pa.array([], pa.string())])
-    for chunk in column.chunks:
-        assert_comes_back(chunk, protocol)
-
-
-@each_protocol
-def test_batches_of_a_table_come_back(protocol):
-    table = pa.table(
-        {"n": pa.chunked_array([numbers(), numbers()]), "t": pa.chunked_array([texts().slice(0, 3), texts(), texts().slice(0, 5)])}
-    )
-    batches = table.to_batches()
-    assert len(batches) == 4, "the columns are chunked differently"
-    backs = []
-    for batch in batches:
-        with transfer.to_go(batch, protocol) as go:
-            backs.append(transfer.to_pyarrow(go, protocol))
-    assert pa.Table.from_batches(backs).equals(table)
+each_protocol = pytest.mark.parametrize("protocol", transfer.PROTOCOLS)
 
 
 @each_protocol
@@ -243,23 +217,6 @@ def test_batch_without_columns_comes_back(protocol):
     with transfer.to_go(batch, protocol) as go:
         assert go.describe()["length"] == 3
         assert transfer.to_pyarrow(go, protocol).num_rows == 3
-
-
-@each_protocol
-@pytest.mark.parametrize(
-    "storage",
-    [numbers, texts, views, dictionary, struct, lambda: texts(pa.large_string())],
-    ids=["numbers", "texts", "views", "dictionary", "struct", "large"],
-)
-def test_registered_extension_comes_back(protocol, storage, celsius):
-    array = pa.ExtensionArray.from_storage(Celsius(storage().type, "inside"), storage())
-    assert_comes_back(array, protocol)
-
-
-@each_protocol
-def test_registered_extension_below_a_list_comes_back(protocol, celsius):
-    values = pa.ExtensionArray.from_storage(Celsius(), pa.array([1.5, None, 3.5], pa.float32()))
-    assert_comes_back(pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), values), protocol)
 
 
 @each_protocol
