@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import arrowdevice
+from streams import on_threads
 
 PATIENCE = 30  # seconds within which an interrupted call returns; it takes milliseconds, and its function a minute
 
@@ -185,29 +186,17 @@ def test_reads_of_one_reader_in_many_tasks(ext):
 def test_reads_of_one_reader_in_many_threads(ext):
     reader, got = ext.counters(1, 200), []
 
-    def work():
+    def work(_):
         for batch in reader:
             got.append(batch["n"].to_pyarrow()[0].as_py())
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(4, work)
     assert sorted(got) == list(range(200))
 
 
 def test_event_loops_in_many_threads(ext):
     results = []
-
-    def work():
-        results.append(asyncio.run(numbers(ext.counters(1, 20, 1))))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(8, lambda _: results.append(asyncio.run(numbers(ext.counters(1, 20, 1)))))
     assert results == [[[i] for i in range(20)]] * 8
 
 

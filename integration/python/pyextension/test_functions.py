@@ -61,13 +61,7 @@ def test_arguments_are_bound_as_by_any_function(ext):
         (lambda ext: ext.echo_scalars("", numpy.arange(3), True), "echo_scalars: argument number: float is wanted, not ndarray"),
         (lambda ext: ext.echo_scalars(numpy.arange(3), 1, True), "echo_scalars: argument text: unsupported type ndarray"),
         (lambda ext: ext.add(numpy.arange(3)), "add: argument a: unsupported type ndarray"),
-        (lambda ext: ext.add(True), "add: argument a: int is wanted, not bool"),
-        (lambda ext: ext.add(None), "add: argument a: int is wanted, not None"),
-        (lambda ext: ext.add(1.0), "add: argument a: int is wanted, not float"),
         (lambda ext: ext.add(object()), "add: argument a: unsupported type object"),
-        (lambda ext: ext.echo_scalars(b"", 1, True), "echo_scalars: argument text: str is wanted, not bytes"),
-        (lambda ext: ext.echo_scalars("", "1", True), "echo_scalars: argument number: float is wanted, not str"),
-        (lambda ext: ext.echo_scalars("", 1, 1), "echo_scalars: argument flag: bool is wanted, not int"),
         (lambda ext: ext.echo_texts("abc"), "echo_texts: argument texts: list is wanted, not str"),
         (lambda ext: ext.echo({1: 2}), "echo: argument value: keys of a dict must be str, not int"),
         (lambda ext: ext.echo([1, {"x": {2}}]), "echo: argument value[1]['x']: unsupported type set"),
@@ -84,7 +78,6 @@ def test_wrong_arguments_are_type_errors(ext, call, text):
     "call, text",
     [
         (lambda ext: ext.echo_small(128, 0), "echo_small: argument small: 128 does not fit into int8"),
-        (lambda ext: ext.echo_small(0, -1), "echo_small: argument unsigned: -1 does not fit into uint64"),
         (lambda ext: ext.add(1 << 64), f"add: argument a: {1 << 64} does not fit into 64 bits"),
         (lambda ext: ext.add(1 << 20000), "add: argument a: an int of 20001 bits does not fit into 64 bits"),
         (lambda ext: ext.add(-(1 << 63) - 1), f"add: argument a: {-(1 << 63) - 1} does not fit into 64 bits"),
@@ -102,24 +95,9 @@ def test_array_without_items_is_no_stream(ext):
 
 
 VALUES = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    (1 << 63) - 1,
-    -(1 << 63),
-    0.5,
-    float("inf"),
-    "",
-    "größer \0 😀",
-    b"",
-    b"\0\xff" * 1000,
-    [],
-    [1, [2, [None]]],
-    {},
-    {"a": {"b": [b"c"]}, "": 1},
-]
+    None, True, False, 0, -1, (1 << 63) - 1, -(1 << 63), 0.5, float("inf"), "", "größer \0 😀", b"", b"\0\xff" * 1000,
+    [], [1, [2, [None]]], {}, {"a": {"b": [b"c"]}, "": 1},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
@@ -134,13 +112,9 @@ def test_values_that_are_like_others(ext):
     assert ext.echo([bytearray(b"a"), memoryview(b"bc")]) == [b"a", b"bc"]
     assert ext.echo([numpy.int8(1), numpy.uint64(2), numpy.bool_(True), numpy.float32(0.5), numpy.str_("x")]) == [1, 2, True, 0.5, "x"]
     assert ext.add(numpy.int64(1), numpy.uint8(2)) == 3
+    assert ext.echo_small(-128, (1 << 64) - 1) == (-128, (1 << 64) - 1)
     assert ext.echo_scalars("x", 1, numpy.bool_(False)) == ("x", 1.0, False)
     assert ext.echo_scalars("x", numpy.float32(0.5), True) == ("x", 0.5, True)
-
-
-def test_unsigned_integers(ext):
-    big = (1 << 64) - 1
-    assert ext.echo_small(-128, big) == (-128, big)
 
 
 def test_text_that_is_not_utf8(ext):
@@ -163,15 +137,15 @@ def test_text_that_is_not_utf8(ext):
         ("other", arrowdevice.Error, "something else, größer"),
     ],
 )
-@pytest.mark.parametrize("function", ["fail", "failed_reader", "failed_host_reader"])
-def test_go_errors_are_exceptions(ext, function, kind, error, text):
+def test_go_errors_are_exceptions(ext, kind, error, text):
     """Also those of readers that failed before they had a schema."""
-    with pytest.raises(error) as raised:
-        getattr(ext, function)(kind)
-    assert type(raised.value) is error
-    assert raised.value.args == (text if function == "fail" else f"{function}: result: {text}",)
-    assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", function]
-    assert raised.value.__cause__ is raised.value.__context__ is None
+    for function in ("fail", "failed_reader", "failed_host_reader"):
+        with pytest.raises(error) as raised:
+            getattr(ext, function)(kind)
+        assert type(raised.value) is error
+        assert raised.value.args == (text if function == "fail" else f"{function}: result: {text}",)
+        assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", function]
+        assert raised.value.__cause__ is raised.value.__context__ is None
 
 
 def test_panics_are_exceptions(ext):

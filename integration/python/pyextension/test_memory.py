@@ -91,6 +91,5 @@ def test_calls_give_back_what_they_take(ext, monkeypatch, case):
             for _ in range(CALLS):
                 case(ext, made)
             grown.append(tuple(after - was for after, was in zip(in_use(), before)))
-    print(grown)
     for of_one, limit in zip(zip(*grown), LIMITS):
         assert min(of_one) < limit * CALLS, grown

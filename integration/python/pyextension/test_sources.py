@@ -15,6 +15,7 @@ import abi
 import arrowdevice
 from arrowdevice._structs import GET
 from extension import _capsules, _sources, settled
+from streams import on_threads
 
 BATCH = pa.record_batch({"a": [1, 2]})
 TABLE = pa.table({"a": pa.chunked_array([[3], [4, 5]])})
@@ -26,6 +27,21 @@ def numbers(result):
 
 class Boom(Exception):
     pass
+
+
+def watched(ended, batches=2):
+    """A generator of batches, which notes its end, and the thread of it."""
+    try:
+        for _ in range(batches):
+            yield BATCH
+    finally:
+        ended.append(threading.get_ident())
+
+
+def fails(error, batches=1):
+    """A generator of batches, and then an exception."""
+    yield from [BATCH] * batches
+    raise error
 
 
 def test_items_of_all_kinds(ext):
@@ -93,46 +109,29 @@ def test_stream_without_batches_is_no_item(ext):
 
 
 def test_exception_of_the_first_item_is_the_callers_own(ext):
-    def generate():
-        raise Boom("first")
-        yield
-
     with pytest.raises(Boom, match="first"):
-        ext.count(generate())
+        ext.count(fails(Boom("first"), 0))
 
 
 @pytest.mark.parametrize("error", [Boom("later"), TypeError("later"), MemoryError(), KeyboardInterrupt(), NotImplementedError("later")], ids=repr)
 def test_exception_of_a_later_item_is_raised(ext, error):
     """It is the same object, with the traceback of the source."""
-
-    def generate():
-        yield BATCH
-        raise error
-
     for read in (ext.count, lambda source: ext.echo_reader(source).read_all()):
         error.__traceback__ = None
         with pytest.raises(type(error)) as raised:
-            read(generate())
+            read(fails(error))
         assert raised.value is error
-        assert "generate" in [f.name for f in traceback.extract_tb(raised.tb)]
+        assert "fails" in [f.name for f in traceback.extract_tb(raised.tb)]
         raised = None
     error.__traceback__ = None
 
 
 def test_source_is_released_while_an_exception_propagates(ext):
     """PyArrow drops the stream on the way out of cast; the source is closed, and the exception is PyArrow's."""
-    closed = []
-
-    def generate():
-        try:
-            yield BATCH
-            yield BATCH
-        finally:
-            closed.append(True)
-
+    ended = []
     with pytest.raises(ValueError, match="field names are not matching"):
-        pa.RecordBatchReader.from_stream(ext.echo_reader(generate())).cast(pa.schema([("z", pa.utf8())]))
-    assert closed == [True]
+        pa.RecordBatchReader.from_stream(ext.echo_reader(watched(ended))).cast(pa.schema([("z", pa.utf8())]))
+    assert len(ended) == 1
 
 
 def test_exception_of_a_generators_end_is_reported(ext, monkeypatch):
@@ -165,11 +164,7 @@ def test_source_that_reads_its_own_reader_is_refused(ext, read):
 
 
 def test_exception_of_a_source_of_another_call_is_not_raised(ext):
-    def generate():
-        yield BATCH
-        raise Boom("of this source")
-
-    with ext.echo_reader(generate()) as reader:
+    with ext.echo_reader(fails(Boom("of this source"))) as reader:
         next(reader)
         with pytest.raises(ValueError, match="invalid: a value"):
             ext.fail("value")
@@ -179,48 +174,31 @@ def test_exception_of_a_source_of_another_call_is_not_raised(ext):
 
 @pytest.mark.parametrize("text", ["", "a\0b", "\udc80", "x" * 70_000, "ä" * 70_000], ids=["empty", "NUL", "surrogate", "long", "long UTF-8"])
 def test_exceptions_with_any_text_are_recognised(ext, text):
-    def generate():
-        yield BATCH
-        raise error
-
     error = Boom(text)
     for read in (ext.count, lambda source: ext.echo_reader(source).read_all()):
         with pytest.raises(Boom) as raised:
-            read(generate())
+            read(fails(error))
         assert raised.value is error
         error.__traceback__ = raised = None
 
 
 def test_failure_of_go_with_the_text_of_an_exception(ext):
     """The function has read a source that failed, and fails for a reason of its own."""
-
-    def generate():
-        yield BATCH
-        raise Boom
-
     with pytest.raises(arrowdevice.Error, match="^Boom$"):
-        ext.read_and_fail(generate(), "Boom")
+        ext.read_and_fail(fails(Boom()), "Boom")
 
 
 def test_consumers_see_the_text_of_an_exception(ext):
-    def generate():
-        yield BATCH
-        raise Boom("größer")
-
     with pytest.raises(polars.exceptions.ComputeError, match="Boom: größer"):
-        polars.DataFrame(ext.echo_reader(generate()))
+        polars.DataFrame(ext.echo_reader(fails(Boom("größer"))))
     with pytest.raises(OSError, match="Boom: größer"):
-        pa.table(ext.echo_reader(generate()))
+        pa.table(ext.echo_reader(fails(Boom("größer"))))
 
 
 def test_item_whose_stream_has_no_get_last_error(ext):
-    def fails():
-        yield BATCH
-        raise Boom("unheard")
-
     class Item:
         def __arrow_c_stream__(self, requested_schema=None):
-            capsule = pa.RecordBatchReader.from_batches(BATCH.schema, fails()).__arrow_c_stream__()
+            capsule = pa.RecordBatchReader.from_batches(BATCH.schema, fails(Boom("unheard"))).__arrow_c_stream__()
             at = _sources._capsules.pointer(capsule, "arrow_array_stream", "__arrow_c_stream__")
             _sources.ArrowArrayStream.from_address(at).get_last_error = None
             return capsule
@@ -236,12 +214,8 @@ def test_text_of_an_exception_that_has_none(ext):
         def __str__(self):
             raise RuntimeError("no text")
 
-    def generate():
-        yield BATCH
-        raise Mute
-
     with pytest.raises(Mute):
-        ext.count(generate())
+        ext.count(fails(Mute()))
 
 
 @pytest.mark.parametrize(
@@ -275,15 +249,7 @@ def test_dictionaries_are_compared(ext):
 
 def test_generators_end_with_the_stream(ext):
     ended = []
-
-    def generate():
-        try:
-            while True:
-                yield BATCH
-        finally:
-            ended.append(threading.get_ident())
-
-    source = generate()
+    source = watched(ended)
     ext.ignore(source)
     assert settled() == {}
     assert len(ended) == 1
@@ -308,16 +274,9 @@ def test_generators_end_with_the_stream(ext):
 
 def test_sources_are_released_when_another_argument_is_bad(ext):
     ended = []
-
-    def generate():
-        try:
-            yield BATCH
-        finally:
-            ended.append(True)
-
     with pytest.raises(TypeError, match="argument values"):
-        ext.read_two(generate(), object())
-    assert ended == [True]
+        ext.read_two(watched(ended), object())
+    assert len(ended) == 1
     assert _sources.alive() == 0
 
 
@@ -394,13 +353,9 @@ def test_source_that_calls_the_library(ext):
 def test_sources_in_many_threads(ext):
     totals, rounds = [], 20
 
-    def work():
+    def work(_):
         for _ in range(rounds):
             totals.append(ext.count(BATCH for _ in range(10)))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(4, work)
     assert totals == [20] * 4 * rounds
