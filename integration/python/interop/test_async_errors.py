@@ -5,7 +5,6 @@ An error overtakes tasks queued in Arrow C++, so the sources here fail only once
 test has taken all earlier batches.
 """
 
-import ctypes
 import errno
 import itertools
 import threading
@@ -23,7 +22,7 @@ from asyncstreams import BATCHES, ROWS, SCHEMA, TaskWatch, cpp_to_go, go_to_cpp
 from goasync import AsyncError, released
 from golib import GoError
 from gosource import Context, Failure
-from streams import go_batches, reader, rows
+from streams import go_batches, reader
 
 
 class Gate:
@@ -109,39 +108,14 @@ def test_end_of_the_context_ends_a_stream_in_go():
             assert batch.values() == ROWS[0]
 
 
-def test_end_of_the_context_wakes_who_waits_for_a_batch():
-    gate, errors = Gate(BATCHES[:1], BATCHES[1:]), []
-
-    def wait():
-        try:
-            stream.next()
-        except GoError as e:
-            errors.append(str(e))
-
-    with Context() as context, cpp_to_go(reader(iter(gate), SCHEMA), context=context) as stream:
-        stream.next()[0].release()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        context.cancel()
-        thread.join()
-        gate.open()
-    assert errors == ["cdevice: read: context canceled"]
-
-
-def test_context_that_is_over_ends_a_stream_at_once():
-    with Context(overdue=True) as context, cpp_to_go(reader(BATCHES), context=context) as stream:
-        with pytest.raises(GoError, match="context deadline exceeded$"):
-            stream.next()
-
-
-def test_wait_for_the_schema_has_a_context_of_its_own():
-    """Whose end is not the stream's."""
-    stream = goasync.AsyncStream()
-    with Context(overdue=True) as context:
-        with pytest.raises(GoError, match="context deadline exceeded$"):
-            stream.wait_for_schema(context)
-    with cpp.Producer(reader(BATCHES), stream.handler), stream:
-        assert rows(stream) == ROWS
+def test_schema_of_no_batch_is_refused():
+    with goasync.AsyncStream() as stream:
+        producer = recorder.RecordingProducer(stream.handler)
+        assert producer.on_schema(pa.int32()) == errno.EINVAL
+        producer.release()
+        with pytest.raises(GoError, match="ArrowAsyncDeviceStreamHandler.on_schema"):
+            stream.schema
+        assert producer.log.calls == []
 
 
 # From Go to Arrow C++.
@@ -204,14 +178,6 @@ def test_end_of_the_context_reaches_cpp():
         gate.wait_until_closed()
 
 
-def test_context_that_is_over_reaches_cpp():
-    with go_batches(BATCHES) as items, Context(overdue=True) as context:
-        with go_to_cpp(items, context=context) as consumer:
-            with pytest.raises(cpp.CppError, match="context deadline exceeded") as e:
-                consumer.next()
-            assert e.value.code == errno.ETIMEDOUT
-
-
 def test_cancel_in_cpp_does_not_wait_for_the_source_in_go():
     """The handler is released while the source has no answer; a later answer, even an
     error, is dropped."""
@@ -235,15 +201,6 @@ def test_consumer_without_a_queue_asks_for_nothing_which_is_an_error():
         assert e.value.code == errno.EINVAL
 
 
-def test_handler_that_is_released_is_refused():
-    """Only the caller can receive the error."""
-    struct = abi.ArrowAsyncDeviceStreamHandler()
-    with go_batches(BATCHES) as items:
-        with pytest.raises(GoError, match="ArrowAsyncDeviceStreamHandler.release = NULL"):
-            gosource.export(items, ctypes.addressof(struct), like=items[0])
-    assert gosource.sources() == 0
-
-
 # On the way.
 
 
@@ -259,21 +216,6 @@ def test_errors_pass_through_go_with_their_code():
             with pytest.raises(cpp.CppError, match=r"on_error: invalid argument \(errno 22\): .*the cable is cut") as e:
                 back.next()
             assert e.value.code == errno.EINVAL
-
-
-@pytest.mark.parametrize("kind", ["no_space", "panic"])
-def test_errors_of_go_come_back_to_go_with_their_code(kind):
-    code, text = FAILURES[kind]
-    with go_batches(BATCHES) as items, goasync.AsyncStream() as back, goasync.AsyncStream() as there:
-        gosource.export([*items, Failure(kind, "dïsk gone")], there.handler, like=items[0])
-        there.forward(back.handler)
-        taken = []
-        with pytest.raises(AsyncError, match=text) as e:
-            for batch, _ in back:
-                with batch:
-                    taken.append(batch.values())
-        assert e.value.code == code
-        assert taken == ROWS, "in Go an error comes after the batches before it"
 
 
 def test_cancel_in_cpp_passes_through_go():

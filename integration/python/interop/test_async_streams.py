@@ -9,7 +9,6 @@ import pytest
 
 import abi
 import cpp
-import goasync
 import golib
 import gosource
 import recorder
@@ -135,19 +134,6 @@ def test_metadata_of_batches_arrives_in_cpp(how):
         items = [items[i % len(items)] for i in range(6)]
         with go_to_cpp(list(zip(items, METADATA)), like=items[0]) as consumer:
             assert [metadata for _, metadata in consumer] == METADATA
-
-
-def test_metadata_comes_back_to_go():
-    """Of the stream, and of its batches."""
-    with go_batches(BATCHES[:1]) as [item]:
-        with goasync.AsyncStream() as back, goasync.AsyncStream() as there:
-            gosource.export([(item, metadata) for metadata in METADATA], there.handler, like=item, metadata={b"rows": b"\x0c\0"})
-            there.forward(back.handler)
-            assert back.schema.equals(SCHEMA)
-            assert back.metadata == there.metadata == {b"rows": b"\x0c\0"}
-            taken = list(back)
-            with released(taken):
-                assert [metadata for _, metadata in taken] == METADATA
 
 
 # Devices and memory.

@@ -99,28 +99,6 @@ def test_memory_that_the_host_reads_is_offered_as_cpu(cls, arrow_cls, device_typ
         assert arrow.to_pylist() == go.values()
 
 
-@each_kind
-def test_memory_that_the_host_cannot_read_is_carried_and_not_read(cls, arrow_cls):
-    with labelled(cls, abi.CUDA) as go, abi.structs() as s:
-        assert go.describe()["device"] == "cuda:0"
-        for read in (go.values, go.copy_to_host, go.buffers, lambda: go._export_to_c_device(*s.addresses, for_host=True)):
-            with pytest.raises(golib.GoError, match="not supported"):
-                read()
-        assert s.released, "a failed export writes nothing"
-        go._export_to_c_device(*s.addresses)
-        assert (s.array.device_type, s.array.device_id) == (abi.CUDA, 0)
-
-
-@each_kind
-def test_full_validation_needs_a_device_that_knows_its_memory(cls, arrow_cls):
-    with cls.make("utf8", "nulls") as go, abi.structs() as s:
-        go._export_to_c_device(*s.addresses)
-        label(s.array, 10)
-        with pytest.raises(golib.GoError, match=re.escape("device_type = rocm, want a device of this process")):
-            cls._import_from_c_device(*s.addresses, full_validation=True)
-        assert s.released
-
-
 @pytest.mark.parametrize("name", ["interval_months", "interval_day_time"])
 def test_pyarrow_has_no_class_for_arrays_of_two_intervals(name):
     """It raises KeyError, and leaks nothing; in a batch it accepts them."""

@@ -210,20 +210,6 @@ def test_copies_are_other_memory(link):
 # Prefetch.
 
 
-@pytest.mark.parametrize("depth", [1, 2, 10])
-def test_go_asks_ahead(depth):
-    """For as many as it may, and only when the first is asked for."""
-    with cpp.exported(TABLE.to_reader(max_chunksize=1)) as stream:
-        spy = Spy(stream)
-        with GoStream.take(ctypes.addressof(stream), prefetch=depth) as go:
-            assert spy.calls == ["get_schema"]
-            with go.next():
-                wait_until(lambda: spy.calls.count("get_next") == min(1 + depth, 7))
-            assert len(rows(go)) == 5
-        wait_until(lambda: cpp.stats()["sources"] == 0)
-    assert spy.calls.count("get_next") == 7
-
-
 @pytest.mark.parametrize("taken", range(5))
 def test_a_stream_that_is_ahead_is_released_at_any_time(taken):
     with cpp_to_go(TABLE.to_reader(max_chunksize=1), prefetch=2) as go, released(go.next() for _ in range(taken)):
@@ -333,16 +319,6 @@ def test_python_memory_is_released_while_a_reader_of_go_ends():
     numbers.append(0)
 
 
-def test_a_reader_and_its_export_share_the_batches():
-    with go_batches() as items, GoStream.of(items) as go, go_to_cpp(go) as there:
-        with go.next() as first:
-            assert first.values() == FIRST.to_pylist()
-        assert there.read_next_batch().equals(BATCHES[1])
-        with go.next() as third:
-            assert third.values() == BATCHES[2].to_pylist()
-        assert there.read_next_batch() is None
-
-
 def test_one_reader_is_exported_twice():
     with go_batches() as items, GoStream.of(items) as go, go_to_cpp(go) as one, go_to_cpp(go) as other:
         go.release()
@@ -362,21 +338,6 @@ def test_a_stream_is_read_on_any_thread(link):
         for _ in BATCHES:
             on_threads(1, lambda _: read.append(back.read_next_batch()))
         assert pa.Table.from_batches(read).equals(TABLE)
-
-
-@pytest.mark.parametrize("how", ["iterator", "function"])
-def test_many_threads_read_one_stream(how):
-    """Through Go, which lets one ask at a time: each batch is read once."""
-    with go_batches([pa.record_batch({"n": [n]}) for n in range(200)]) as items, GoStream.of(items, how=how) as go:
-        read = []
-
-        def work(_):
-            for batch in go:
-                with batch:
-                    read.extend(row["n"] for row in batch.values())
-
-        on_threads(8, work)
-    assert sorted(read) == list(range(200))
 
 
 def test_many_streams_leave_nothing():
