@@ -4,25 +4,21 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
 func init() {
-	pyextension.Func("make_context", makeContext, pyextension.WithParams("overdue"))
+	pyextension.Func("make_context", makeContext)
 	pyextension.Func("cancel_context", cancelContext, pyextension.WithParams("handle"))
 	pyextension.Func("async_open", asyncOpen, pyextension.WithParams("handler", "queue_size", "validate", "context"))
-	pyextension.Func("async_schema", asyncSchema, pyextension.WithParams("handle", "context"))
-	pyextension.Func("async_device_type", asyncDeviceType, pyextension.WithParams("handle"))
-	pyextension.Func("async_metadata", asyncMetadata, pyextension.WithParams("handle", "schema"))
-	pyextension.Func("async_next", asyncNext, pyextension.WithParams("handle", "schema"))
+	pyextension.Func("async_schema", asyncSchema, pyextension.WithParams("handle"))
+	pyextension.Func("async_next", asyncNext, pyextension.WithParams("handle"))
 	pyextension.Func("async_error", asyncError, pyextension.WithParams("handle"))
 	pyextension.Func("async_close", asyncClose, pyextension.WithParams("handle"))
 }
@@ -35,12 +31,8 @@ type ending struct {
 
 func (e *ending) Release() { e.cancel() }
 
-// makeContext makes a context, whose deadline is past if overdue is set.
-func makeContext(overdue bool) uint64 {
+func makeContext() uint64 {
 	ctx, cancel := context.WithCancel(context.Background())
-	if overdue {
-		ctx, cancel = context.WithTimeout(context.Background(), 0)
-	}
 	return put(&ending{ctx, cancel})
 }
 
@@ -77,9 +69,13 @@ func (s *asyncStream) Release() {
 	}
 }
 
-// reader waits for the reader, which stays the stream's.
-func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error) {
-	r, err := s.Reader(ctx)
+// readerOf waits for the reader of the stream with a handle, which stays the stream's.
+func readerOf(handle uint64) (*cdevice.RecordReader, error) {
+	s, err := find[*asyncStream](handle)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Reader(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -93,19 +89,6 @@ func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error)
 	}
 	s.r = r
 	return r, nil
-}
-
-// readerOf waits for the reader of the stream with a handle.
-func readerOf(handle, within uint64) (*cdevice.RecordReader, error) {
-	s, err := find[*asyncStream](handle)
-	if err != nil {
-		return nil, err
-	}
-	ctx, err := contextOf(within)
-	if err != nil {
-		return nil, err
-	}
-	return s.reader(ctx)
 }
 
 // asyncOpen fills the ArrowAsyncDeviceStreamHandler at an address, which stays where it is until it is released. A queueSize
@@ -122,57 +105,26 @@ func asyncOpen(handler uint64, queueSize int, validate bool, within uint64) (uin
 	return put(&asyncStream{AsyncStream: s, validate: validate}), nil
 }
 
-func asyncSchema(handle, within uint64) (*arrow.Schema, error) {
-	r, err := readerOf(handle, within)
+func asyncSchema(handle uint64) (*arrow.Schema, error) {
+	r, err := readerOf(handle)
 	if err != nil {
 		return nil, err
 	}
 	return r.Schema(), nil
 }
 
-func asyncDeviceType(handle uint64) (int32, error) {
-	r, err := readerOf(handle, 0)
-	if err != nil {
-		return 0, err
-	}
-	return int32(r.DeviceType()), nil
-}
-
-// asyncMetadata fills an ArrowSchema that has nothing but the metadata of the stream, which need not be text.
-func asyncMetadata(handle, schema uint64) error {
-	r, err := readerOf(handle, 0)
-	if err != nil {
-		return err
-	}
-	return exportMetadata(r.Metadata(), cdevice.SchemaFromPtr(uintptr(schema)))
-}
-
-func exportMetadata(md arrow.Metadata, out *cdata.CArrowSchema) error {
-	return cdevice.ExportSchema(arrow.NewSchema(nil, &md), out)
-}
-
-// asyncNext returns the next batch, or nil at the end. The metadata of the batch goes to an ArrowSchema, as in asyncMetadata.
-func asyncNext(handle, schema uint64) (*cdevice.RecordBatch, error) {
-	r, err := readerOf(handle, 0)
+// asyncNext returns the next batch, or nil at the end.
+func asyncNext(handle uint64) (any, error) {
+	r, err := readerOf(handle)
 	if err != nil {
 		return nil, err
 	}
-	b, err := first(r.All())
-	if b == nil {
-		return nil, err
-	}
-	batch := b.(*cdevice.RecordBatch)
-	if err := exportMetadata(batch.Metadata(), cdevice.SchemaFromPtr(uintptr(schema))); err != nil {
-		batch.Release()
-		return nil, err
-	}
-	return batch, nil
+	return first(r.All())
 }
 
-// asyncError returns the ProducerError that ended a stream, or nil for any other error. Its metadata is hexadecimal: it need
-// not be text.
+// asyncError returns the ProducerError that ended a stream, or nil for any other error.
 func asyncError(handle uint64) map[string]any {
-	r, err := readerOf(handle, 0)
+	r, err := readerOf(handle)
 	if err == nil {
 		err = r.Err()
 	}
@@ -180,11 +132,7 @@ func asyncError(handle uint64) map[string]any {
 	if !errors.As(err, &e) {
 		return nil
 	}
-	metadata := map[string]any{}
-	for key, value := range e.Metadata.ToMap() {
-		metadata[hex.EncodeToString([]byte(key))] = hex.EncodeToString([]byte(value))
-	}
-	return map[string]any{"callback": e.Callback, "code": e.Code, "message": e.Message, "metadata": metadata}
+	return map[string]any{"callback": e.Callback, "code": e.Code, "message": e.Message, "metadata": e.Metadata.ToMap()}
 }
 
 // asyncClose ends a stream, whose handle stays.

@@ -28,8 +28,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/pyextension"
@@ -37,8 +35,8 @@ import (
 
 func init() {
 	pyextension.Func("export_async", exportAsync,
-		pyextension.WithParams("ask", "number", "like", "handler", "metadata", "context", "device_type", "device_id"))
-	pyextension.Func("forward_async", forwardAsync, pyextension.WithParams("handle", "handler", "context"))
+		pyextension.WithParams("ask", "number", "like", "handler", "context", "device_type", "device_id"))
+	pyextension.Func("forward_async", forwardAsync, pyextension.WithParams("handle", "handler"))
 }
 
 // pySource is a source that is written in Python.
@@ -80,15 +78,10 @@ func (s pySource) next(context.Context) (*cdevice.RecordBatch, error) {
 func (s pySource) stop() { C.golib_ask_source(s.ask, s.number, nil) }
 
 // exportAsync gives the batches of a source, the C function ask and a number, which are of the schema and on the type of device
-// that like is, to the ArrowAsyncDeviceStreamHandler at an address. The metadata is of the stream, as ArrowSchema has it. Batches
-// are copied to a device before, unless deviceType is 0.
-func exportAsync(ask, number uint64, like *cdevice.RecordBatch, handler, metadata, within uint64, deviceType int32, id int64) error {
+// that like is, to the ArrowAsyncDeviceStreamHandler at an address. Batches are copied to a device before, unless deviceType is 0.
+func exportAsync(ask, number uint64, like *cdevice.RecordBatch, handler, within uint64, deviceType int32, id int64) error {
 	s := pySource{C.golib_source_at(C.uintptr_t(ask)), C.uint64_t(number)}
 	ctx, err := contextOf(within)
-	var md arrow.Metadata
-	if err == nil {
-		md, err = schema.ReadMetadata("metadata", uintptr(metadata))
-	}
 	if err != nil {
 		s.stop()
 		return err
@@ -109,18 +102,14 @@ func exportAsync(ask, number uint64, like *cdevice.RecordBatch, handler, metadat
 		}
 		defer r.Release()
 	}
-	return cdevice.ExportAsync(ctx, r.WithMetadata(md), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
+	return cdevice.ExportAsync(ctx, r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
 }
 
 // forwardAsync forwards one asynchronous stream to the handler of another one. It waits for the schema.
-func forwardAsync(handle, handler, within uint64) error {
-	r, err := readerOf(handle, within)
+func forwardAsync(handle, handler uint64) error {
+	r, err := readerOf(handle)
 	if err != nil {
 		return err
 	}
-	ctx, err := contextOf(within)
-	if err != nil {
-		return err
-	}
-	return cdevice.ExportAsync(ctx, r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
+	return cdevice.ExportAsync(context.Background(), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
 }

@@ -34,7 +34,6 @@ func init() {
 	pyextension.Func("echo_batches", func(b []*cdevice.RecordBatch) []*cdevice.RecordBatch { return b }, pyextension.WithParams("batches"))
 	pyextension.Func("echo_arrays", func(a map[string]*cdevice.Array) map[string]*cdevice.Array { return a }, pyextension.WithParams("arrays"))
 	pyextension.Func("echo_texts", func(t []string) []string { return t }, pyextension.WithParams("texts"))
-	pyextension.Func("echo_bytes", func(b []byte) []byte { return b }, pyextension.WithParams("data"))
 	pyextension.Func("echo_small", func(i int8, u uint64) (int8, uint64) { return i, u }, pyextension.WithParams("small", "unsigned"))
 	pyextension.Func("echo_scalars", func(s string, f float64, b bool) (string, float64, bool) { return s, f, b },
 		pyextension.WithParams("text", "number", "flag"))

@@ -20,8 +20,7 @@ func init() {
 		pyextension.WithParams("address", "plain", "of_arrays", "validate", "prefetch", "with_gil"))
 	pyextension.Func("describe_stream", describeStream, pyextension.WithParams("handle"))
 	pyextension.Func("next", next, pyextension.WithParams("handle"))
-	pyextension.Func("export_stream", exportStream, pyextension.WithParams("handle", "address", "for_host"))
-	pyextension.Func("export_plain_stream", exportPlainStream, pyextension.WithParams("handle", "address"))
+	pyextension.Func("export_stream", exportStream, pyextension.WithParams("handle", "address", "plain", "for_host"))
 	pyextension.Func("copy_stream", copyStream, pyextension.WithParams("handle", "device_type", "device_id", "stream"))
 	pyextension.Func("host_stream", hostStream, pyextension.WithParams("handle"))
 }
@@ -105,28 +104,27 @@ func importStream(address uint64, plain, ofArrays, validate bool, prefetch int, 
 	return batchesOf(validate, prefetch)(cdevice.ImportRecordReader(device, opts...))
 }
 
-// batchesOf composes a reader that was imported: its batches are validated and prefetched. It has the handle.
-func batchesOf(validate bool, prefetch int) func(*cdevice.RecordReader, error) (uint64, error) {
-	return func(r *cdevice.RecordReader, err error) (uint64, error) {
-		if err != nil {
-			return 0, err
-		}
-		if validate {
-			r.Map(valid)
-		}
-		return put(batches{r.Prefetch(prefetch)}), nil
-	}
+func arraysOf(validate bool, prefetch int) func(*cdevice.ArrayReader, error) (uint64, error) {
+	return composed(validate, prefetch, func(r *cdevice.ArrayReader) stream { return arrays{r} })
 }
 
-func arraysOf(validate bool, prefetch int) func(*cdevice.ArrayReader, error) (uint64, error) {
-	return func(r *cdevice.ArrayReader, err error) (uint64, error) {
+func batchesOf(validate bool, prefetch int) func(*cdevice.RecordReader, error) (uint64, error) {
+	return composed(validate, prefetch, func(r *cdevice.RecordReader) stream { return batches{r} })
+}
+
+// composed puts a reader that was imported under a handle: its items are validated and prefetched.
+func composed[T item, R interface {
+	Map(func(T) (T, error)) R
+	Prefetch(int) R
+}](validate bool, prefetch int, made func(R) stream) func(R, error) (uint64, error) {
+	return func(r R, err error) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
 		if validate {
 			r.Map(valid)
 		}
-		return put(arrays{r.Prefetch(prefetch)}), nil
+		return put(made(r.Prefetch(prefetch))), nil
 	}
 }
 
@@ -147,32 +145,22 @@ func next(handle uint64) (any, error) {
 	return s.next()
 }
 
-// exportStream fills an ArrowDeviceArrayStream.
-func exportStream(handle, address uint64, forHost bool) error {
+// exportStream fills an ArrowDeviceArrayStream, or an ArrowArrayStream if plain is set.
+func exportStream(handle, address uint64, plain, forHost bool) error {
 	s, err := find[stream](handle)
 	if err != nil {
 		return err
 	}
-	if forHost {
+	if plain || forHost {
 		if s, err = s.asCPU(); err != nil {
 			return err
 		}
 		defer s.Release()
 	}
+	if plain {
+		return s.exportPlain(cdevice.ArrayStreamFromPtr(uintptr(address)))
+	}
 	return s.export(cdevice.DeviceArrayStreamFromPtr(uintptr(address)))
-}
-
-// exportPlainStream fills an ArrowArrayStream.
-func exportPlainStream(handle, address uint64) error {
-	s, err := find[stream](handle)
-	if err != nil {
-		return err
-	}
-	if s, err = s.asCPU(); err != nil {
-		return err
-	}
-	defer s.Release()
-	return s.exportPlain(cdevice.ArrayStreamFromPtr(uintptr(address)))
 }
 
 // copyStream makes a stream of copies on a device, which prefetches one batch. A source that arrow-go can read is read with

@@ -13,8 +13,8 @@ func init() {
 	imports := pyextension.WithParams("array", "schema", "plain", "validate", "with_gil")
 	pyextension.Func("import_array", importArray, imports)
 	pyextension.Func("import_batch", importBatch, imports)
-	pyextension.Func("take_array", takeArray, pyextension.WithParams("array", "validate"))
-	pyextension.Func("take_batch", takeBatch, pyextension.WithParams("batch", "validate"))
+	pyextension.Func("take_array", take[*cdevice.Array], pyextension.WithParams("array", "validate"))
+	pyextension.Func("take_batch", take[*cdevice.RecordBatch], pyextension.WithParams("batch", "validate"))
 	pyextension.Func("export", export, pyextension.WithParams("item", "array", "schema"))
 	pyextension.Func("export_plain", exportPlain, pyextension.WithParams("item", "array", "schema"))
 	pyextension.Func("export_schema", exportSchema, pyextension.WithParams("item", "schema"))
@@ -31,14 +31,16 @@ func importOptions(withGIL bool) []cdevice.ImportOption {
 func valid[T item](i T) (T, error) { return i, i.ValidateFull(context.Background()) }
 
 // checked returns an imported item, fully validated if validate is set; an invalid one is released.
-func checked[T item](i T, err error, validate bool) (T, error) {
-	if err != nil || !validate {
+func checked[T item](validate bool) func(T, error) (T, error) {
+	return func(i T, err error) (T, error) {
+		if err != nil || !validate {
+			return i, err
+		}
+		if _, err = valid(i); err != nil {
+			i.Release()
+		}
 		return i, err
 	}
-	if _, err = valid(i); err != nil {
-		i.Release()
-	}
-	return i, err
 }
 
 // importArray takes the contents of an ArrowDeviceArray, or an ArrowArray if plain is set, and of an ArrowSchema. With withGIL
@@ -46,38 +48,26 @@ func checked[T item](i T, err error, validate bool) (T, error) {
 func importArray(array, schema uint64, plain, validate, withGIL bool) (*cdevice.Array, error) {
 	as, opts := cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)
 	if plain {
-		a, err := cdevice.ImportArray(cdevice.ArrayFromPtr(uintptr(array)), as, opts...)
-		return checked(a, err, validate)
+		return checked[*cdevice.Array](validate)(cdevice.ImportArray(cdevice.ArrayFromPtr(uintptr(array)), as, opts...))
 	}
-	a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), as, opts...)
-	return checked(a, err, validate)
+	return checked[*cdevice.Array](validate)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), as, opts...))
 }
 
 // importBatch is importArray for a record batch.
 func importBatch(array, schema uint64, plain, validate, withGIL bool) (*cdevice.RecordBatch, error) {
 	as, opts := cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)
 	if plain {
-		b, err := cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), as, opts...)
-		return checked(b, err, validate)
+		return checked[*cdevice.RecordBatch](validate)(cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), as, opts...))
 	}
-	b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), as, opts...)
-	return checked(b, err, validate)
+	return checked[*cdevice.RecordBatch](validate)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), as, opts...))
 }
 
-// takeArray returns an argument that it has validated, if validate is set.
-func takeArray(a *cdevice.Array, validate bool) (*cdevice.Array, error) {
+// take returns an argument that it has validated, if validate is set.
+func take[T item](i T, validate bool) (T, error) {
 	if !validate {
-		return a, nil
+		return i, nil
 	}
-	return valid(a)
-}
-
-// takeBatch is takeArray for a record batch.
-func takeBatch(b *cdevice.RecordBatch, validate bool) (*cdevice.RecordBatch, error) {
-	if !validate {
-		return b, nil
-	}
-	return valid(b)
+	return valid(i)
 }
 
 // export fills an ArrowDeviceArray, and an ArrowSchema unless its address is 0.

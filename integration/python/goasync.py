@@ -12,7 +12,6 @@ import abi
 import arrowdevice
 from golib import GoBatch, GoError, GoHandle, ext
 from gosource import handle_of
-from gostream import released  # noqa: F401, of batches with their metadata
 
 
 class AsyncError(arrowdevice.Error):
@@ -20,13 +19,12 @@ class AsyncError(arrowdevice.Error):
 
     def __init__(self, text, callback, code, message, metadata):
         super().__init__(text)
-        self.callback, self.code, self.message = callback, code, message
-        self.metadata = {bytes.fromhex(key): bytes.fromhex(value) for key, value in metadata.items()}
+        self.callback, self.code, self.message, self.metadata = callback, code, message, metadata
 
 
 class AsyncStream(GoHandle):
     """cdevice.ImportAsync: give handler, an address, to a producer, and then
-    iterate over (GoBatch, metadata), of which the caller releases the batch."""
+    iterate over GoBatches, which the caller releases."""
 
     def __init__(self, queue_size=0, full_validation=False, context=None):
         self._struct = abi.ArrowAsyncDeviceStreamHandler()
@@ -34,43 +32,28 @@ class AsyncStream(GoHandle):
         ctypes.memset(self.handler, 0xAA, ctypes.sizeof(self._struct))
         super().__init__(ext.async_open(self.handler, queue_size, full_validation, handle_of(context)))
 
-    def wait_for_schema(self, context=None):
-        return pa.schema(ext.async_schema(self.handle, handle_of(context)))
-
     @property
     def schema(self):
         """Waits for the producer."""
-        return self.wait_for_schema()
-
-    @property
-    def device_type(self):
-        return ext.async_device_type(self.handle)
-
-    @property
-    def metadata(self):
-        """Of the stream; None if it has none."""
-        with abi.owned(abi.ArrowSchema()) as struct:
-            ext.async_metadata(self.handle, ctypes.addressof(struct))
-            return abi.decode_metadata(struct.metadata)
+        return pa.schema(ext.async_schema(self.handle))
 
     def next(self):
-        """The next batch and its metadata (None if it has none), or None at the end."""
-        with abi.owned(abi.ArrowSchema()) as struct:
-            try:
-                batch = ext.async_next(self.handle, ctypes.addressof(struct))
-            except GoError as e:
-                error = ext.async_error(self.handle)
-                if error:
-                    raise AsyncError(str(e), **error) from None
-                raise
-            return None if batch is None else (GoBatch(batch), abi.decode_metadata(struct.metadata))
+        """The next batch, or None at the end."""
+        try:
+            batch = ext.async_next(self.handle)
+        except GoError as e:
+            error = ext.async_error(self.handle)
+            if error:
+                raise AsyncError(str(e), **error) from None
+            raise
+        return None if batch is None else GoBatch(batch)
 
     def __iter__(self):
         return iter(self.next, None)
 
-    def forward(self, handler, context=None):
+    def forward(self, handler):
         """ExportAsync of this stream, to another handler."""
-        ext.forward_async(self.handle, handler, handle_of(context))
+        ext.forward_async(self.handle, handler)
 
     def cancel(self):
         """cdevice.AsyncStream.Close, which the object outlives."""

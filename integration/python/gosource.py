@@ -25,10 +25,10 @@ _SOURCE = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.POINTER(_Item))
 
 
 class Context(GoHandle):
-    """A context of Go's, for a with statement. An overdue one has ended already."""
+    """A context of Go's, for a with statement."""
 
-    def __init__(self, overdue=False):
-        super().__init__(ext.make_context(overdue))
+    def __init__(self):
+        super().__init__(ext.make_context())
 
     def cancel(self):
         ext.cancel_context(self.handle)
@@ -107,7 +107,7 @@ def settled(alive, before):
     return now
 
 
-def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0)):
+def export(items, handler, like=None, context=None, copy_to=(0, 0)):
     """ExportAsync to the handler at an address. Items are GoBatches, with their
     metadata or without, that the caller keeps until the next one is asked for; a
     Failure, or an exception, is how the source fails. A generator is run on Go's
@@ -115,6 +115,5 @@ def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0
     first item of a list. copy_to is the type of a device, and its id."""
     number = next(_numbers)
     _sources[number] = _Source(items)
-    encoded = ctypes.create_string_buffer(abi.encode_metadata(metadata or {}))
     ask, like = ctypes.cast(_ask_source, ctypes.c_void_p).value, like or items[0]
-    ext.export_async(ask, number, like.object, handler, ctypes.addressof(encoded), handle_of(context), *copy_to)
+    ext.export_async(ask, number, like.object, handler, handle_of(context), *copy_to)

@@ -49,7 +49,7 @@ class GoStream(GoHandle):
 
     def export(self, address, for_host=False):
         """Fills the ArrowDeviceArrayStream at an address."""
-        ext.export_stream(self.handle, address, for_host)
+        ext.export_stream(self.handle, address, False, for_host)
 
     @contextlib.contextmanager
     def exported(self, **options):
@@ -60,7 +60,7 @@ class GoStream(GoHandle):
 
     def export_plain(self, address):
         """Fills the ArrowArrayStream at an address."""
-        ext.export_plain_stream(self.handle, address)
+        ext.export_stream(self.handle, address, True, True)
 
     def __arrow_c_stream__(self, requested_schema=None):
         address = _libc.calloc(1, ctypes.sizeof(abi.ArrowArrayStream))
@@ -91,11 +91,11 @@ class GoStream(GoHandle):
 
 @contextlib.contextmanager
 def released(items):
-    """A list whose items are released at the end; an asynchronous stream gives them with metadata."""
+    """A list whose items are released at the end."""
     kept = []
     try:
         for item in items:
-            kept.append(item[0] if isinstance(item, tuple) else item)
+            kept.append(item)
         yield kept
     finally:
         for item in kept:

@@ -19,9 +19,10 @@ import golib
 import gosource
 import recorder
 from asyncstreams import BATCHES, ROWS, SCHEMA, TaskWatch, cpp_to_go, go_to_cpp
-from goasync import AsyncError, released
+from goasync import AsyncError
 from golib import GoError
 from gosource import Context, Failure
+from gostream import released
 from streams import go_batches, reader
 
 
@@ -63,7 +64,7 @@ def test_failure_of_a_source_in_cpp_comes_after_its_batches(status):
     """Arrow C++ reports every failure as EINVAL, with its text and nothing more."""
     with cpp_to_go(reader(BATCHES), fails_after=3, status=status, message="dïsk gone") as stream:
         for want in ROWS[:3]:
-            with stream.next()[0] as batch:
+            with stream.next() as batch:
                 assert batch.values() == want
         for _ in range(2):
             with pytest.raises(AsyncError) as e:
@@ -80,7 +81,7 @@ def test_exception_in_a_python_source_of_cpp_reaches_go():
         raise RuntimeError("the cable is cut")
 
     with cpp_to_go(reader(broken(), SCHEMA)) as stream:
-        stream.next()[0].release()
+        stream.next().release()
         with pytest.raises(AsyncError, match="the cable is cut"):
             stream.next()
 
@@ -100,7 +101,7 @@ def test_end_of_the_context_ends_a_stream_in_go():
     dropped; Arrow C++ is cancelled, and its error for that is not the stream's."""
     endless = reader(itertools.cycle(BATCHES), SCHEMA)
     with Context() as context, cpp_to_go(endless, queue_size=2, context=context) as stream:
-        with stream.next()[0] as batch:
+        with stream.next() as batch:
             context.cancel()
             with pytest.raises(GoError, match="context canceled$") as e:
                 stream.next()

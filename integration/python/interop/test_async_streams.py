@@ -14,8 +14,8 @@ import gosource
 import recorder
 import transfer
 from asyncstreams import BATCHES, ROWS, SCHEMA, cpp_to_go, go_to_cpp
-from goasync import released
 from golib import GoError
+from gostream import released
 from streams import go_batches, on_threads, reader, rows
 
 each_length = pytest.mark.parametrize("count", [0, 1, 5, 300])
@@ -75,8 +75,7 @@ def test_slow_use_in_go_holds_arrow_cpp_back(queue_size):
     with cpp_to_go(reader(source, SCHEMA), queue_size) as stream:
         for taken in range(5):
             source.wait_until_asked(queue_size + taken + 1)
-            batch, _ = stream.next()
-            batch.release()
+            stream.next().release()
 
 
 @each_queue
@@ -101,7 +100,7 @@ def slow(batches, ready):
 def test_slow_source_in_cpp_is_waited_for():
     ready = threading.Event()
     with cpp_to_go(reader(slow(BATCHES, ready), SCHEMA)) as stream:
-        with stream.next()[0] as first:
+        with stream.next() as first:
             ready.set()
             assert [first.values(), *rows(stream)] == ROWS[:2]
 
@@ -181,7 +180,7 @@ def test_copies_are_made_for_the_consumer():
 
 def test_batches_outlive_the_stream_and_its_source():
     with cpp_to_go(reader((batch for batch in BATCHES), SCHEMA)) as stream:
-        with stream.next()[0] as batch:
+        with stream.next() as batch:
             stream.close()
             golib.ext.free_memory()
             assert batch.values() == ROWS[0]
@@ -290,7 +289,7 @@ def test_many_streams_are_open_at_once():
         consumers = [stack.enter_context(go_to_cpp(items, 1)) for _ in range(100)]
         for want in ROWS:
             for stream in streams:
-                with stream.next()[0] as batch:
+                with stream.next() as batch:
                     assert batch.values() == want
             for consumer in consumers:
                 assert consumer.next()[0].to_pylist() == want
