@@ -5,6 +5,7 @@ package pyextension
 import (
 	"context"
 	"io"
+	"iter"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -14,21 +15,23 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// readAll returns the batches that are left in a reader, owned by the caller.
-func readAll(ctx context.Context, r *cdevice.RecordReader) ([]*cdevice.RecordBatch, error) {
-	var batches []*cdevice.RecordBatch
-	for b, err := range r.All() {
+// readAll returns the items that are left in a reader, owned by the caller.
+func readAll[T interface {
+	Retain()
+	Release()
+}](ctx context.Context, left iter.Seq2[T, error]) (all []T, _ error) {
+	for v, err := range left {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			releaseAll(batches)
+			releaseAll(all)
 			return nil, err
 		}
-		b.Retain()
-		batches = append(batches, b)
+		v.Retain()
+		all = append(all, v)
 	}
-	return batches, nil
+	return all, nil
 }
 
 func releaseAll[T interface{ Release() }](all []T) {
@@ -49,7 +52,7 @@ func takeFirst(rest *[]*cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
 
 // collect makes one batch of a stream: its only batch as it is, several concatenated.
 func collect(ctx context.Context, r *cdevice.RecordReader) (*cdevice.RecordBatch, error) {
-	batches, err := readAll(ctx, r)
+	batches, err := readAll(ctx, r.All())
 	if err != nil {
 		return nil, err
 	}
@@ -90,18 +93,11 @@ func collect(ctx context.Context, r *cdevice.RecordReader) (*cdevice.RecordBatch
 
 // collectArrays makes one array of a stream of chunks.
 func collectArrays(ctx context.Context, r *cdevice.ArrayReader) (*cdevice.Array, error) {
-	var arrays []*cdevice.Array
-	defer func() { releaseAll(arrays) }()
-	for a, err := range r.All() {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
-		a.Retain()
-		arrays = append(arrays, a)
+	arrays, err := readAll(ctx, r.All())
+	if err != nil {
+		return nil, err
 	}
+	defer releaseAll(arrays)
 	switch {
 	case len(arrays) == 1:
 		arrays[0].Retain()
@@ -116,7 +112,6 @@ func collectArrays(ctx context.Context, r *cdevice.ArrayReader) (*cdevice.Array,
 	chunks := make([]arrow.Array, len(arrays))
 	defer func() { releasePresent(chunks) }()
 	for i, a := range arrays {
-		var err error
 		if chunks[i], err = a.HostView(ctx); err != nil {
 			return nil, err
 		}

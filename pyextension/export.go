@@ -126,9 +126,7 @@ func (in *invocation) exportStream(o *object, form string) (any, error) {
 			if err := cdevice.ExportRecordReader(r, cdevice.DeviceArrayStreamFromPtr(s[0])); err != nil {
 				return err
 			}
-			return sc.unlock(s[0], capi.UnlockDeviceStream, func() {
-				cdevice.ReleaseStruct(cdevice.DeviceArrayStreamFromPtr(s[0]))
-			})
+			return sc.unlock(s[0], deviceStreamStruct, capi.UnlockDeviceStream)
 		}, deviceStreamStruct)
 	}
 	cpu, err := r.AsCPU(sc.ctx)
@@ -140,7 +138,7 @@ func (in *invocation) exportStream(o *object, form string) (any, error) {
 		if err := cdevice.ExportRecordReader(cpu, cdevice.ArrayStreamFromPtr(s[0])); err != nil {
 			return err
 		}
-		return sc.unlock(s[0], capi.UnlockStream, func() { cdevice.ReleaseStruct(cdevice.ArrayStreamFromPtr(s[0])) })
+		return sc.unlock(s[0], plainStreamStruct, capi.UnlockStream)
 	}, plainStreamStruct)
 }
 
@@ -186,13 +184,13 @@ func (in *invocation) streamOf(o *object, form string) (*scope, *cdevice.RecordR
 }
 
 // unlock makes an exported stream give up the GIL, and keeps the scope until its release.
-func (s *scope) unlock(stream uintptr, with func(uintptr, uint64) error, release func()) error {
+func (s *scope) unlock(stream uintptr, what cStruct, with func(uintptr, uint64) error) error {
 	s.hold()
 	token := handle.New(held{s})
 	if err := with(stream, uint64(token)); err != nil {
 		handle.Take(token)
 		s.drop()
-		release()
+		what.release(stream)
 		return err
 	}
 	return nil

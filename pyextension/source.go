@@ -89,16 +89,10 @@ func (d *requestReader) source() (*source, error) {
 			return nil, err
 		}
 		s.schema, s.err = move(first, schemaStruct)
-		what := plainArrayStruct
-		if s.form == formDeviceArray {
-			what = deviceArrayStruct
-		}
-		data, failed := move(second, what)
+		data, failed := move(second, cStructs[s.form])
 		s.data, s.err = data, errors.Join(s.err, failed)
-	case formDeviceStream:
-		s.data, s.err = move(first, deviceStreamStruct)
-	case formStream:
-		s.data, s.err = move(first, plainStreamStruct)
+	case formDeviceStream, formStream:
+		s.data, s.err = move(first, cStructs[s.form])
 	case formSchema:
 		s.schema, s.err = move(first, schemaStruct)
 	case formTensor, formLegacyTensor:
@@ -122,15 +116,42 @@ func (d *requestReader) source() (*source, error) {
 type cStruct struct {
 	name            string
 	size, releaseAt uintptr
+	release         func(uintptr)
 }
 
 var (
-	schemaStruct       = cStruct{"ArrowSchema", unsafe.Sizeof(abi.ArrowSchema{}), unsafe.Offsetof(abi.ArrowSchema{}.Release)}
-	plainArrayStruct   = cStruct{"ArrowArray", unsafe.Sizeof(abi.ArrowArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release)}
-	deviceArrayStruct  = cStruct{"ArrowDeviceArray", unsafe.Sizeof(abi.ArrowDeviceArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release)}
-	plainStreamStruct  = cStruct{"ArrowArrayStream", unsafe.Sizeof(abi.ArrowArrayStream{}), unsafe.Offsetof(abi.ArrowArrayStream{}.Release)}
-	deviceStreamStruct = cStruct{"ArrowDeviceArrayStream", unsafe.Sizeof(abi.ArrowDeviceArrayStream{}), unsafe.Offsetof(abi.ArrowDeviceArrayStream{}.Release)}
+	schemaStruct = cStruct{
+		"ArrowSchema", unsafe.Sizeof(abi.ArrowSchema{}), unsafe.Offsetof(abi.ArrowSchema{}.Release),
+		func(at uintptr) { cdevice.ReleaseStruct(cdevice.SchemaFromPtr(at)) },
+	}
+	plainArrayStruct = cStruct{
+		"ArrowArray", unsafe.Sizeof(abi.ArrowArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release),
+		func(at uintptr) { cdevice.ReleaseStruct(cdevice.ArrayFromPtr(at)) },
+	}
+	deviceArrayStruct = cStruct{
+		"ArrowDeviceArray", unsafe.Sizeof(abi.ArrowDeviceArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release),
+		func(at uintptr) { cdevice.ReleaseStruct(cdevice.DeviceArrayFromPtr(at)) },
+	}
+	plainStreamStruct = cStruct{
+		"ArrowArrayStream", unsafe.Sizeof(abi.ArrowArrayStream{}), unsafe.Offsetof(abi.ArrowArrayStream{}.Release),
+		func(at uintptr) { cdevice.ReleaseStruct(cdevice.ArrayStreamFromPtr(at)) },
+	}
+	deviceStreamStruct = cStruct{
+		"ArrowDeviceArrayStream", unsafe.Sizeof(abi.ArrowDeviceArrayStream{}), unsafe.Offsetof(abi.ArrowDeviceArrayStream{}.Release),
+		func(at uintptr) { cdevice.ReleaseStruct(cdevice.DeviceArrayStreamFromPtr(at)) },
+	}
 )
+
+// cStructs are those that a form has beside a schema.
+var cStructs = map[form]cStruct{
+	formDeviceArray: deviceArrayStruct, formArray: plainArrayStruct, formDeviceStream: deviceStreamStruct, formStream: plainStreamStruct,
+}
+
+// discard releases the contents of a struct that was moved, and frees it.
+func (c cStruct) discard(at uintptr) {
+	c.release(at)
+	capi.Free(at)
+}
 
 func move(from uintptr, what cStruct) (uintptr, error) {
 	if from == 0 {
@@ -149,26 +170,12 @@ func (s *source) discard() {
 		s.object.drop()
 	}
 	if s.schema != 0 {
-		cdevice.ReleaseStruct(cdevice.SchemaFromPtr(s.schema))
-		capi.Free(s.schema)
+		schemaStruct.discard(s.schema)
 	}
-	if s.data != 0 {
-		switch s.form {
-		case formDeviceArray:
-			cdevice.ReleaseStruct(cdevice.DeviceArrayFromPtr(s.data))
-			capi.Free(s.data)
-		case formArray:
-			cdevice.ReleaseStruct(cdevice.ArrayFromPtr(s.data))
-			capi.Free(s.data)
-		case formDeviceStream:
-			cdevice.ReleaseStruct(cdevice.DeviceArrayStreamFromPtr(s.data))
-			capi.Free(s.data)
-		case formStream:
-			cdevice.ReleaseStruct(cdevice.ArrayStreamFromPtr(s.data))
-			capi.Free(s.data)
-		case formTensor, formLegacyTensor:
-			s.discardTensor()
-		}
+	if c, is := cStructs[s.form]; is && s.data != 0 {
+		c.discard(s.data)
+	} else if s.data != 0 {
+		s.discardTensor()
 	}
 	if s.owner != 0 {
 		capi.DropPythonObject(s.owner)
