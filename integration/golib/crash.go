@@ -12,7 +12,6 @@ import (
 
 func init() {
 	pyextension.Func("crash_output", crashOutput, pyextension.WithParams("descriptor"))
-	pyextension.Func("crash", crash, pyextension.WithParams("how"))
 }
 
 // crashOutput has the traceback of a crash written to a descriptor, beside standard error, which may be captured. It takes
@@ -24,17 +23,4 @@ func crashOutput(descriptor int64) error {
 	}
 	defer f.Close() // SetCrashOutput has made another one of it
 	return debug.SetCrashOutput(f, debug.CrashOptions{})
-}
-
-// crash ends the process, for the test of the traceback.
-func crash(how string) error {
-	crash := map[string]func(){
-		"panic": func() { panic("golib: a panic that a test asked for") },
-		"fault": func() { var none *int; *none = 1 },
-	}[how]
-	if crash == nil {
-		return fmt.Errorf("golib: no crash is called %q", how)
-	}
-	go crash() // where nothing recovers
-	select {}
 }

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import pathlib
+import types
 
 import pyarrow as pa
 
@@ -73,14 +74,6 @@ for _name in ("cpp_free", "cpp_consumer_cancel", "cpp_consumer_drop"):
 for _name in ("cpp_reader_device_type", "cpp_consumer_device_type"):
     _function = getattr(_lib, _name)
     _function.argtypes, _function.restype = [_address], ctypes.c_int32
-
-
-# PyCapsule_New keeps the pointer to the name, so it lives as long as the module.
-_STREAM = b"arrow_array_stream"
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.argtypes, _get_pointer.restype = [ctypes.py_object, _text], ctypes.c_size_t
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.argtypes, _new_capsule.restype = [_address, _text, _address], ctypes.py_object
 
 
 def _take_text(address):
@@ -149,31 +142,21 @@ def exported(reader, **options):
         yield stream
 
 
-class _Plain:
-    """An ArrowArrayStream for PyArrow, which takes the struct but not the memory
-    that it is in."""
-
-    def __init__(self):
-        self.struct = abi.ArrowArrayStream()
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return _new_capsule(ctypes.addressof(self.struct), _STREAM, None)
-
-
 @contextlib.contextmanager
 def exported_chunks(chunked):
     """ExportDeviceChunkedArray of a pa.ChunkedArray, for a with statement."""
     with abi.owned(abi.ArrowDeviceArrayStream()) as stream:
         capsule = chunked.__arrow_c_stream__()
-        _call("export_chunked", _get_pointer(capsule, _STREAM), ctypes.addressof(stream))
+        _call("export_chunked", abi.capsule_pointer(capsule, "arrow_array_stream"), ctypes.addressof(stream))
         yield stream
 
 
 def read_chunks(address):
     """ImportDeviceChunkedArray of the stream at an address, which it takes."""
-    plain = _Plain()
-    _call("import_chunked", address, ctypes.addressof(plain.struct))
-    return pa.chunked_array(plain)
+    plain = abi.ArrowArrayStream()
+    _call("import_chunked", address, ctypes.addressof(plain))
+    capsule = abi.new_capsule(ctypes.addressof(plain), "arrow_array_stream", None)
+    return pa.chunked_array(types.SimpleNamespace(__arrow_c_stream__=lambda requested_schema=None: capsule))
 
 
 def _record_batch(array, schema):
