@@ -2,23 +2,16 @@
 runs in a process of its own, with the driver that DEVICE_DRIVER names."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
-import extension
+from processes import ended
 
 PROGRAM = """
-import sys
-sys.path[:0] = [{package!r}]
-import gc
-import arrowdevice
+import gc, time
 import numpy
 import polars
-import pyarrow as pa
-ext = arrowdevice.load({path!r})
-BATCH = pa.record_batch({{"a": [1, 2, 3], "b": ["x", "y", None]}})
+BATCH = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", None]})
 
 def refused(error, text, use):
     try:
@@ -34,11 +27,11 @@ assert gpu.device == "cuda:0" and repr(gpu) == "<arrowdevice.RecordBatch: 3 rows
 
 # A consumer that knows no devices does not get it, and says so at once.
 array, reader = gpu["a"], ext.echo_reader(host).to_device("cuda")
-offered = {{
-    name: [m for m in ("array", "stream", "device_array", "device_stream") if hasattr(made, f"__arrow_c_{{m}}__")]
+offered = {
+    name: [m for m in ("array", "stream", "device_array", "device_stream") if hasattr(made, f"__arrow_c_{m}__")]
     for name, made in (("batch", gpu), ("array", array), ("reader", reader))
-}}
-assert offered == {{"batch": ["device_array"], "array": ["device_array"], "reader": ["device_stream"]}}, offered
+}
+assert offered == {"batch": ["device_array"], "array": ["device_array"], "reader": ["device_stream"]}, offered
 assert reader.device == "cuda"
 for use in (gpu.to_pyarrow, array.to_pyarrow, reader.to_pyarrow):
     refused(TypeError, "call to_host() first", use)
@@ -103,14 +96,14 @@ class Owner:
         Owner.alive += 1
     @property
     def __cuda_array_interface__(self):
-        return {{**self._of.__cuda_array_interface__, "own": object()}}  # keys that the protocol does not have are ignored
+        return {**self._of.__cuda_array_interface__, "own": object()}  # keys that the protocol does not have are ignored
     def __del__(self):
         Owner.alive -= 1
 
 taken = ext.echo_array(Owner(array))
 assert Owner.alive == 1
 assert taken.to_host().to_pyarrow().to_pylist() == [1, 2, 3]
-refused(Exception, "echo_array: argument array: ", lambda: ext.echo_array(type("Bad", (), {{"__cuda_array_interface__": {{}}}})()))
+refused(Exception, "echo_array: argument array: ", lambda: ext.echo_array(type("Bad", (), {"__cuda_array_interface__": {}})()))
 taken.close()
 
 # Memory that the CPU can access as well.
@@ -122,15 +115,14 @@ assert polars.DataFrame(host.to_device("cuda_managed:0")).to_dicts() == BATCH.to
 refused(ValueError, "tpu", lambda: host.to_device("tpu:0"))
 
 del host, gpu, array, reader, use, value, tensor, taken, pinned
-import time
 deadline = time.monotonic() + 60
 while True:
     gc.collect()
-    left = {{k: v for k, v in ext._library.ask(".stats").items() if v}}
+    left = {k: v for k, v in ext._library.ask(".stats").items() if v}
     if not left or time.monotonic() > deadline:
         break
     time.sleep(0.002)
-assert (left, Owner.alive, arrowdevice._sources.alive(), pa.total_allocated_bytes() > 0) == ({{}}, 0, 0, True), (left, Owner.alive)
+assert (left, Owner.alive, arrowdevice._sources.alive(), pa.total_allocated_bytes() > 0) == ({}, 0, 0, True), (left, Owner.alive)
 print("done")
 """
 
@@ -139,9 +131,4 @@ def test_memory_of_a_device(tmp_path):
     driver = os.environ.get("DEVICE_DRIVER")
     if not driver:
         pytest.skip("DEVICE_DRIVER names no simulated driver: run.sh builds it")
-    path = tmp_path / "program.py"
-    path.write_text(PROGRAM.format(package=extension.PACKAGE, path=extension.PATH))
-    environment = {**os.environ, "CDEVICE_CUDA_DRIVER": driver}
-    ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=180, env=environment)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout == "done\n"
+    assert ended(PROGRAM, tmp_path, "-X", "faulthandler", CDEVICE_CUDA_DRIVER=driver) == (0, "done\n", "")

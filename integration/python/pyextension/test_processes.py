@@ -1,22 +1,19 @@
 """Forks, and the end of a process. Each test runs a program in a process of its own."""
 
-import subprocess
-import sys
 import textwrap
 import time
 
 import pytest
 
 import extension
-from processes import PATIENCE, PREAMBLE, run
+from processes import FINDS, PATIENCE, ended, run
+
 
 def test_older_python_is_refused(tmp_path):
     """Its signal handlers end a process with Go in it."""
-    program = tmp_path / "program.py"
-    program.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\nsys.version_info = (3, 9, 18)\nimport arrowdevice\n")
-    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=PATIENCE)
-    assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1].startswith("ImportError: arrowdevice needs Python 3.10 or later, not 3.")
+    status, _, err = ended("sys.version_info = (3, 9, 18)\nimport arrowdevice\n", tmp_path, head=FINDS)
+    assert status == 1
+    assert err.splitlines()[-1].startswith("ImportError: arrowdevice needs Python 3.10 or later, not 3.")
 
 
 def test_forked_child_gets_an_error(tmp_path):
@@ -56,50 +53,40 @@ def test_forked_child_gets_an_error(tmp_path):
 
 
 def test_children_of_multiprocessing(tmp_path):
-    program = tmp_path / "children.py"
-    program.write_text(
-        PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH)
-        + textwrap.dedent("""
-        import multiprocessing
+    program = """
+    import multiprocessing
 
-        def work(n):
-            return ext.add(n, 1)
+    def work(n):
+        return ext.add(n, 1)
 
-        if __name__ == "__main__":
-            for method in ("spawn", "forkserver"):
-                with multiprocessing.get_context(method).Pool(2) as pool:
-                    print(pool.map(work, range(3)))
-        """)
-    )
-    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=PATIENCE)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.splitlines() == ["[1, 2, 3]"] * 2
+    if __name__ == "__main__":
+        for method in ("spawn", "forkserver"):
+            with multiprocessing.get_context(method).Pool(2) as pool:
+                print(pool.map(work, range(3)))
+    """
+    assert ended(program, tmp_path) == (0, "[1, 2, 3]\n" * 2, "")
 
 
 def test_library_that_only_the_child_loads(tmp_path):
-    path = tmp_path / "program.py"
-    program = """
+    program = f"""
     import os
     pid = os.fork()
     if pid == 0:
         import arrowdevice
-        ext = arrowdevice.load(sys.argv[1])
+        ext = arrowdevice.load({extension.PATH!r})
         total = sum(ext.add(i, 1) for i in range(1000))
         print(total, flush=True)
         os._exit(0)
     print(os.waitpid(pid, 0)[1])
     """
-    path.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\n" + textwrap.dedent(program))
-    ran = subprocess.run([sys.executable, path, extension.PATH], capture_output=True, text=True, timeout=PATIENCE)
-    assert (ran.stdout, ran.stderr) == ("500500\n0\n", "")
+    assert ended(program, tmp_path, head=FINDS) == (0, "500500\n0\n", "")
 
 
 def test_subinterpreters_are_refused(tmp_path):
     """ctypes runs callbacks of foreign threads in the main interpreter, whose objects are others."""
     inner = tmp_path / "inner.py"
     inner.write_text(
-        f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\n"
-        f"try:\n    import arrowdevice\n    arrowdevice.load({extension.PATH!r})\nexcept ImportError as e:\n    print(e, flush=True)\n"
+        f"{FINDS}try:\n    import arrowdevice\n    arrowdevice.load({extension.PATH!r})\nexcept ImportError as e:\n    print(e, flush=True)\n"
     )
     program = f"""
     try:
@@ -189,15 +176,11 @@ ALIVE = {
 
 @pytest.mark.parametrize("name", ALIVE)
 def test_end_of_a_process(name, tmp_path):
-    program = textwrap.dedent(ALIVE[name]) + '\nprint("end", flush=True)\n'
-    path = tmp_path / "program.py"
-    path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + program)
     begun = time.monotonic()
-    ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
-    assert ran.stdout == "end\n"
-    assert ran.returncode == 0, ran.stderr
-    assert "Fatal" not in ran.stderr
-    assert "panic" not in ran.stderr
+    status, out, err = ended(textwrap.dedent(ALIVE[name]) + '\nprint("end", flush=True)\n', tmp_path, "-X", "faulthandler")
+    assert (status, out) == (0, "end\n"), err
+    assert "Fatal" not in err
+    assert "panic" not in err
     assert time.monotonic() - begun < PATIENCE / 2
 
 
@@ -212,11 +195,9 @@ def test_end_of_a_process_often(tmp_path):
         threading.Thread(target=work, daemon=True).start()
     sys.kept = [ext.echo_reader(BATCH for _ in range(10)), pa.RecordBatchReader.from_stream(ext.counters(1, 10, 1))]
     """
-    path = tmp_path / "program.py"
-    path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + textwrap.dedent(program))
     for _ in range(8):
-        ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
-        assert ran.returncode == 0, ran.stderr
+        status, _, err = ended(program, tmp_path, "-X", "faulthandler")
+        assert status == 0, err
 
 
 def test_release_that_waits_for_python(tmp_path):

@@ -1,15 +1,12 @@
 """Signal handlers, and interrupts by them. Each test runs a program in a process of its own."""
 
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
 
 import extension
-from processes import PATIENCE, run, start
+from processes import FINDS, PATIENCE, STRICT, ended, run, start
 
 HANDLERS = {
     "signal.signal": ("", "signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)", "Panic"),
@@ -24,7 +21,7 @@ def test_fault_of_go_with_handlers_of_python(name, tmp_path):
     """The runtime makes a fault of Go code a panic, if its own handler gets it: that of faulthandler must be older."""
     before, after, result = HANDLERS[name]
     program = f"""
-    import faulthandler, signal
+    import arrowdevice, faulthandler, signal
     {before}
     ext = arrowdevice.load({extension.PATH!r})
     {after}
@@ -35,11 +32,8 @@ def test_fault_of_go_with_handlers_of_python(name, tmp_path):
             assert "nil pointer dereference" in str(panic)
     print("Panic")
     """
-    path = tmp_path / "program.py"
-    path.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\nimport arrowdevice\n" + textwrap.dedent(program))
-    ran = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=PATIENCE)
-    ended = ran.stdout.strip() or ran.returncode
-    assert ended == result, ran.stderr
+    status, out, err = ended(program, tmp_path, head=FINDS)
+    assert (out.strip() or status) == result, err
 
 
 CALLS = {
@@ -79,7 +73,7 @@ def test_interrupt_cancels_a_call(name, tmp_path):
     print(left, ext._library.running, arrowdevice._sources.alive())
     print(ext.add(1, 2))
     """
-    with start(program, tmp_path) as process:
+    with start(program, tmp_path, *STRICT) as process:
         try:
             assert process.stdout.readline() == "begun\n"
             time.sleep(0.3)  # until it waits; earlier is right too
@@ -262,7 +256,7 @@ def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
         print("interrupted", flush=True)
     print(ext.add(1, 2))
     """
-    with start(program, tmp_path) as process:
+    with start(program, tmp_path, *STRICT) as process:
         try:
             assert process.stdout.readline() == "begun\n"
             time.sleep(0.2)  # until it reads; earlier is right too
