@@ -11,30 +11,19 @@ import (
 )
 
 func TestEventsComeFromAFreeList(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	m.Sim.ResetCounters()
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	g.M.Sim.ResetCounters()
 	for range 1000 {
-		e, err := gpu.NewEvent()
+		e, err := g.NewEvent()
 		require.NoError(t, err)
-		require.NoError(t, gpu.Legacy().Record(e))
+		require.NoError(t, g.Legacy().Record(e))
 		require.NoError(t, e.Synchronize(background))
 		require.NoError(t, e.Close())
 	}
-	assert.Equal(t, 1, m.Sim.Calls("cuEventCreate"))
-	assert.Equal(t, 0, m.Sim.Calls("cuEventDestroy"))
+	assert.Equal(t, 1, g.M.Sim.Calls("cuEventCreate"))
+	assert.Equal(t, 0, g.M.Sim.Calls("cuEventDestroy"))
 
-	// One that is pending is no good to the next.
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	open, err := hold(s)
-	require.NoError(t, err)
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, s.Record(e))
-	require.NoError(t, e.Close())
-	assert.Equal(t, 1, m.Sim.Calls("cuEventDestroy"))
-	open()
-	require.NoError(t, s.Synchronize(background))
-	require.NoError(t, s.Close())
+	s, _ := g.Held()
+	require.NoError(t, g.Event(s).Close())
+	assert.Equal(t, 1, g.M.Sim.Calls("cuEventDestroy"), "one that is pending is no good to the next user")
 }

@@ -1,6 +1,6 @@
 package gpu
 
-// These functions are for the tests of package cudaalloc.
+// These functions are for tests of this package and of package cudaalloc.
 
 // Forget has the GPU opened again by the next Open.
 func (p *Platform) Forget(g *GPU) {
@@ -11,6 +11,9 @@ func (p *Platform) Forget(g *GPU) {
 
 // ForgetLost sets the number of lost items to zero.
 func (d *Deferred) ForgetLost() { d.lost.Store(0) }
+
+// CountItems adds n to the number of items that wait.
+func (d *Deferred) CountItems(n int64) { d.count.Add(n) }
 
 // ForgetLost sets the numbers of device memory and of registered memory to zero.
 func (h *Heap) ForgetLost() {

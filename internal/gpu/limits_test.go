@@ -2,7 +2,6 @@ package gpu_test
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
 
@@ -10,141 +9,108 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/device"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-func TestLimitsAreThoseThatWereSet(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
-	gpu := m.GPUs[0]
-	first := gpu.Limits()
-	for _, n := range []int64{first.PinnedIdle, first.ManagedIdle, first.DeviceIdle, first.Waiting, int64(first.IdleAfter)} {
-		assert.Positive(t, n, "%+v", first)
-	}
-	want := cudaalloc.Limits{PinnedIdle: 1, ManagedIdle: 2, DeviceIdle: 3, Waiting: 4, IdleAfter: 5 * time.Second}
-	require.NoError(t, gpu.SetLimits(want))
-	assert.Equal(t, want, gpu.Limits())
-	assert.Equal(t, want, gpu.Pinned().Limits(), "the kinds of memory share them")
-	assert.Equal(t, first, m.GPUs[1].Limits(), "GPUs do not")
-	for _, wrong := range []cudaalloc.Limits{{PinnedIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
-		assert.Error(t, gpu.SetLimits(wrong), "%+v", wrong)
-		assert.Equal(t, want, gpu.Limits())
-	}
-}
-
 // Unused memory is cached up to a limit, and counted.
 func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
-	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
-		if k.made == "cuMemAllocFromPoolAsync" {
-			k.m.Sim.ResetCounters()
+	eachKind(t, cudasim.Options{}, func(t *testing.T, k kind) {
+		if k.pooled() {
+			k.M.Sim.ResetCounters()
 			k.idle(t, 8*mib, time.Hour)
-			assert.Positive(t, k.m.Sim.Calls("cuMemPoolSetAttribute"), "the release threshold of the pool")
+			assert.Positive(t, k.M.Sim.Calls("cuMemPoolSetAttribute"), "the release threshold of the pool")
 			return
 		}
-		before := k.bytes()
+		_, before := k.usage()
+		// kept reports whether at most so many bytes are kept, all of which are counted.
+		kept := func(most int64) func() bool {
+			return func() bool {
+				use, bytes := k.usage()
+				return use.Live == 0 && use.Cached <= most && use.Cached == bytes-before
+			}
+		}
 		k.idle(t, 8*mib, time.Hour)
 		k.together(t, 64, mib)
-		within.Eventually(t, "the rest is given back", func() bool {
-			return k.usage().Live == 0 && k.bytes()-before <= 8*mib && k.usage().Cached <= 8*mib
-		})
-		assert.Positive(t, k.usage().Cached, "some of it is kept")
-		assert.Equal(t, k.usage().Cached, k.bytes()-before, "and counted")
-		k.m.Sim.ResetCounters()
+		within.Eventually(t, "the rest is given back", kept(8*mib))
+		use, _ := k.usage()
+		assert.Positive(t, use.Cached, "some of it is kept")
+		k.M.Sim.ResetCounters()
 		k.together(t, 4, mib)
-		assert.Zero(t, k.m.Sim.Calls(k.made), "what is kept is used again")
+		assert.Zero(t, k.M.Sim.Calls(k.made), "what is kept is used again")
 
 		require.NoError(t, k.Trim(seconds(t, 5)))
-		assert.Zero(t, k.usage().Cached)
-		assert.Equal(t, before, k.bytes())
+		assert.True(t, kept(0)())
 
 		k.idle(t, 0, time.Hour)
 		k.together(t, 8, mib)
-		within.Eventually(t, "nothing is kept", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "nothing is kept", kept(0))
 	})
 }
 
 // Memory that was not used for a while goes back to the driver, even if the limit would allow
 // keeping it.
 func TestIdleMemoryGoesBack(t *testing.T) {
-	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
-		if k.made == "cuMemAllocFromPoolAsync" {
+	eachKind(t, cudasim.Options{}, func(t *testing.T, k kind) {
+		if k.pooled() {
 			k.idle(t, 256*mib, 50*time.Millisecond)
-			k.m.Sim.ResetCounters()
+			k.M.Sim.ResetCounters()
 			k.together(t, 16, mib)
-			within.Eventually(t, "the pool is trimmed", func() bool { return k.m.Sim.Calls("cuMemPoolTrimTo") > 0 })
+			within.Eventually(t, "the pool is trimmed", func() bool { return k.M.Sim.Calls("cuMemPoolTrimTo") > 0 })
 			return
 		}
-		before := k.bytes()
-		k.idle(t, 256*mib, 200*time.Millisecond)
-		k.together(t, 16, mib)
-		within.Eventually(t, "what is kept goes back", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
-		k.together(t, 16, mib)
-		within.Eventually(t, "and again", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		_, before := k.usage()
+		k.idle(t, 256*mib, 50*time.Millisecond)
+		for range 2 {
+			k.together(t, 16, mib)
+			within.Eventually(t, "what is kept goes back", func() bool {
+				use, bytes := k.usage()
+				return bytes == before && use.Cached == 0
+			})
+		}
 	})
 }
 
 // The cache of AllocateHost and of staging is one of them.
 func TestStagingMemoryGoesBack(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	before := m.Sim.Report().Live.HostBytes
-	limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 200*time.Millisecond })
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	mem, err := gpu.Allocate(background, 100*mib, s)
-	require.NoError(t, err)
-	content := make([]byte, 100*mib)
-	defer runtime.KeepAlive(content)
-	e, err := gpu.Upload(background, []device.Range{{Dst: mem.Ptr(), Src: cudatest.Pointer(content), Size: int64(len(content))}}, s)
-	require.NoError(t, err)
-	require.NoError(t, e.Synchronize(background))
-	require.NoError(t, e.Close())
-	host, err := gpu.AllocateHost(background, 20*mib)
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	before := g.M.Sim.Report().Live.HostBytes
+	limited(t, g, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 50*time.Millisecond })
+	s := g.Stream()
+	mem := g.Memory(100*mib, s)
+	require.NoError(t, g.Send(mem.Ptr(), make([]byte, 100*mib), s).Synchronize(background))
+	host, err := g.AllocateHost(background, 20*mib)
 	require.NoError(t, err)
 	require.NoError(t, host.Free(nil))
-	require.NoError(t, mem.Free(s))
-	require.NoError(t, s.Close())
 	within.Eventually(t, "page-locked memory goes back", func() bool {
-		return m.Sim.Report().Live.HostBytes == before && gpu.ReadStats().Pinned.Cached == 0
+		return g.M.Sim.Report().Live.HostBytes == before && g.ReadStats().Pinned.Cached == 0
 	})
 }
 
 // Allocations wait while more memory than the limit waits for pending work.
 func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 	const bound = 64 * mib
-	eachKind(t, cudasim.Options{NoPoison: true}, func(t *testing.T, k *kind) {
-		if k.made == "cuMemAllocFromPoolAsync" {
+	eachKind(t, cudasim.Options{NoPoison: true}, func(t *testing.T, k kind) {
+		if k.pooled() {
 			t.Skip("the driver has what is freed in stream order")
 		}
-		limited(t, k.Device, func(l *cudaalloc.Limits) { l.Waiting = bound })
-		s := k.stream(t)
-		open, err := hold(s)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			if open != nil {
-				open()
-			}
-		})
+		limited(t, k.GPU, func(l *cudaalloc.Limits) { l.Waiting = bound })
+		s, open := k.Held()
 		rounds := 0
-		within.Limit(t, 10*time.Second, "rounds until one waits", func() error {
-			for ; rounds < 200; rounds++ {
-				ctx, cancel := context.WithTimeout(background, time.Second)
-				err := freed(ctx, k.Device, mib, s)
-				cancel()
-				if err != nil {
-					return nil
+		within.Seconds(t, "rounds until one waits", func() error {
+			for ; rounds < 200 && k.ReadStats().WaitingBytes <= bound; rounds++ {
+				if err := freed(background, k.GPU, mib, s); err != nil {
+					return err
 				}
 			}
 			return nil
 		})
-		assert.LessOrEqual(t, rounds, bound/mib+2)
-		assert.GreaterOrEqual(t, rounds, bound/mib/2)
-		within.Context(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.Device, mib, s) })
+		assert.Equal(t, bound/mib+1, rounds)
+		within.Context(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.GPU, mib, s) })
 		open()
-		open = nil
-		within.Seconds(t, "a round afterwards", func() error { return freed(background, k.Device, mib, s) })
+		within.Seconds(t, "a round afterwards", func() error { return freed(background, k.GPU, mib, s) })
 		require.NoError(t, s.Synchronize(background))
 	})
 }
@@ -152,32 +118,27 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 // A shorter time applies to memory that is cached already.
 func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
+	g := m.On(t, m.GPUs[0].Pinned())
 	for _, before := range []time.Duration{time.Hour, 0} {
-		limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, before })
-		host, err := gpu.Pinned().Allocate(background, mib, nil)
-		require.NoError(t, err)
-		require.NoError(t, host.FreeAfter(nil))
-		require.Positive(t, gpu.ReadStats().Pinned.Cached)
-		limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 10*time.Millisecond })
-		within.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
+		limited(t, g, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, before })
+		require.NoError(t, g.Memory(mib, nil).FreeAfter(nil))
+		require.Positive(t, g.ReadStats().Pinned.Cached)
+		limited(t, g, func(l *cudaalloc.Limits) { l.IdleAfter = 10 * time.Millisecond })
+		within.Eventually(t, "the memory has gone back", func() bool { return g.ReadStats().Pinned.Cached == 0 })
 	}
 }
 
 // The number of waiting functions and frees is limited, too, even if they free no bytes.
 func TestAllocateWaitsWhereTooManyWait(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	open := m.Stranger(t, gpu).Hold(t)
-	for range 1<<16 + 1 {
-		gpu.AfterWork(func() {})
-	}
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	open := g.M.Stranger(t, g.Device).Hold(t)
+	g.AfterWork(func() {})
+	core.Of(g.Device).Deferred.CountItems(1 << 16)
 	for _, size := range []int64{0, 1} {
-		within.Context(t, "Allocate", func(ctx context.Context) error { _, err := gpu.Allocate(ctx, size, nil); return err })
+		within.Context(t, "Allocate", func(ctx context.Context) error { _, err := g.Allocate(ctx, size, nil); return err })
 	}
 	open()
-	require.NoError(t, gpu.Flush(background))
-	mem, err := gpu.Allocate(background, 1, nil)
-	require.NoError(t, err)
-	require.NoError(t, mem.Free(nil))
+	require.NoError(t, g.Flush(background))
+	g.Memory(1, nil)
+	core.Of(g.Device).Deferred.CountItems(-1 << 16)
 }

@@ -1,8 +1,10 @@
 package gpu_test
 
 import (
+	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,59 +12,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Trim frees staging memory, after waiting for its copies.
 func TestTrimWaitsForWhatIsStaged(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
-	gpu := m.GPUs[0]
-	s, own := memoryOn(t, gpu, 1000)
-	src := make([]byte, 1000)
-	defer runtime.KeepAlive(src)
-	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: cudatest.Pointer(src), Size: 1000}}, s)
-	require.NoError(t, err)
-	require.NoError(t, e.Close())
-	assert.NotZero(t, gpu.ReadStats().Pinned.Live)
-	require.NoError(t, gpu.Trim(background))
-	assert.Zero(t, gpu.ReadStats().Pinned.Live)
-	require.NoError(t, own.Free(s))
-	require.NoError(t, s.Close())
+	g := cudatest.SimulatedGPU(t, cudasim.Options{Lazy: true})
+	s := g.Stream()
+	own := g.Memory(1000, s)
+	require.NoError(t, g.Send(own.Ptr(), make([]byte, 1000), s).Close())
+	assert.NotZero(t, g.ReadStats().Pinned.Live)
+	require.NoError(t, g.Trim(background))
+	assert.Zero(t, g.ReadStats().Pinned.Live)
 }
 
 // Trim waits for memory that its functions free in stream order, before it trims the pool.
 func TestTrimWaitsForWhatItFrees(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
-	gpu := m.GPUs[0]
-	s, own := memoryOn(t, gpu, 1000)
-	cached := true
-	heapOf(gpu).OnTrim(func() {
-		if cached {
-			cached = false
+	g := cudatest.SimulatedGPU(t, cudasim.Options{Lazy: true})
+	s := g.Stream()
+	own := g.Memory(1000, s)
+	var freed atomic.Bool
+	heapOf(g).OnTrim(func() {
+		if !freed.Swap(true) {
 			assert.NoError(t, own.Free(s))
 		}
 	})
-	require.NoError(t, gpu.Trim(background))
-	assert.False(t, cached)
-	done, err := s.(*cudaalloc.Stream).Query()
-	require.NoError(t, err)
-	assert.True(t, done)
-	require.NoError(t, s.Close())
+	require.NoError(t, g.Trim(background))
+	assert.True(t, freed.Load())
+	assert.True(t, g.Done(s))
 }
 
 // Functions of AfterWork may give memory back to caches: Trim waits for them before it empties the
 // caches. The function takes long enough to show a Trim that does not wait.
 func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	mem, err := cudaalloc.NewManagedAllocator(gpu)
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	mem, err := cudaalloc.NewManagedAllocator(g.Device)
 	require.NoError(t, err)
 	b := mem.Allocate(1000)
 	trimmed, begun := make(chan struct{}), make(chan struct{})
-	heapOf(gpu).OnTrim(sync.OnceFunc(func() { close(trimmed) }))
-	gpu.AfterWork(func() {
+	heapOf(g).OnTrim(sync.OnceFunc(func() { close(trimmed) }))
+	g.AfterWork(func() {
 		close(begun)
 		select {
 		case <-trimmed:
@@ -72,15 +63,70 @@ func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 		mem.Free(b)
 	})
 	<-begun
-	require.NoError(t, gpu.Trim(background))
-	held := mem.ReadStats().Held
-	assert.Zero(t, held)
+	require.NoError(t, g.Trim(background))
+	assert.Zero(t, mem.ReadStats().Held)
 	<-trimmed
 }
 
 func TestTrimGivesThePoolsMemoryBack(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	require.NoError(t, m.GPUs[0].Trim(background))
-	assert.Equal(t, 1, m.Sim.Calls("cuMemPoolTrimTo"))
-	assert.Equal(t, 1, m.Sim.Calls("cuMemPoolSetAttribute"), "the pool keeps what is freed")
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	require.NoError(t, g.Trim(background))
+	assert.Equal(t, 1, g.M.Sim.Calls("cuMemPoolTrimTo"))
+	assert.Equal(t, 1, g.M.Sim.Calls("cuMemPoolSetAttribute"), "the pool keeps what is freed")
+}
+
+// A function of OnTrim that does not return keeps nothing waiting longer than its context, and
+// no allocation longer than two seconds.
+func TestOnTrimThatBlocks(t *testing.T) {
+	eachKind(t, small, func(t *testing.T, k kind) {
+		if k.unlimited() {
+			t.Skip("simulated managed memory has no limit")
+		}
+		if testing.Short() && k.made != "cuMemHostAlloc" {
+			t.Skip("seconds for each kind, which all end in the same code")
+		}
+		block := make(chan struct{})
+		var running, most, called atomic.Int32
+		heapOf(k.GPU).OnTrim(func() {
+			most.Store(max(most.Load(), running.Add(1)))
+			called.Add(1)
+			<-block
+			running.Add(-1)
+		})
+		s, mem := k.Stream(), k.Ready(40*mib)
+		allocate := func(ctx context.Context) error { return freed(ctx, k.GPU, 40*mib, s) }
+		for range 3 {
+			within.Context(t, "Allocate", allocate)
+			within.Context(t, "Trim", k.Trim)
+		}
+		result := make(chan error, 1)
+		go func() { result <- allocate(background) }()
+		within.Eventually(t, "it waits", heapOf(k.GPU).Reclaiming)
+		require.NoError(t, mem.FreeAfter(nil))
+		within.Seconds(t, "memory that comes from elsewhere", func() error { return <-result })
+		within.Seconds(t, "memory that is only kept", func() error { return freed(background, k.GPU, 56*mib, s) })
+		assert.EqualValues(t, 1, called.Load(), "one call is enough to block")
+
+		close(block)
+		require.NoError(t, k.Trim(seconds(t, 5)))
+		assert.EqualValues(t, 2, called.Load())
+		assert.EqualValues(t, 1, most.Load(), "one at a time")
+		require.NoError(t, s.Synchronize(background))
+	})
+}
+
+// A function that panics, or ends its goroutine, ends neither Trim nor the next one's turn.
+func TestOnTrimThatPanicsIsCounted(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	trims := 0
+	heapOf(g).OnTrim(func() { panic("thrown by a test of OnTrim") })
+	heapOf(g).OnTrim(func() { trims++ })
+	require.NoError(t, g.Trim(background))
+	assert.Equal(t, 1, trims)
+	assert.EqualValues(t, 1, g.ReadStats().CallbackPanics)
+	heapOf(g).OnTrim(runtime.Goexit)
+	for range 2 {
+		within.Seconds(t, "Trim", func() error { return g.Trim(background) })
+	}
+	assert.Equal(t, 3, trims)
 }

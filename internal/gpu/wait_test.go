@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"time"
@@ -11,38 +12,56 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// A wait that its caller gave up uses the stream no more: it can be destroyed at once.
+// A wait that its caller gave up uses the stream or the event no more: its owner can destroy it at once.
 func TestAbandonedWaitsLeaveNothing(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	s, err := m.GPUs[0].NewStream()
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	sim := g.M.Sim
+	s := g.Stream()
+	producer := g.M.Stranger(t, g.Device)
+	g.M.Hold(t, s)
+	open := producer.Hold(t)
+	word, destroy := producer.Event(t)
+	e, err := g.WrapEvent(word)
 	require.NoError(t, err)
-	open, err := hold(s)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(background)
-	wait := make(chan error)
-	go func() { wait <- s.Synchronize(ctx) }()
-	for m.Sim.Calls("cuStreamQuery") < 2 {
-		runtime.Gosched()
+	for what, row := range map[string]struct {
+		wait func(context.Context) error
+		end  func() error
+	}{
+		"Stream": {s.Synchronize, s.Close},
+		"Event":  {e.Synchronize, func() error { return errors.Join(e.Close(), destroy()) }},
+	} {
+		for range 5 {
+			within.Context(t, what, row.wait)
+			sim.ResetCounters()
+			ctx, cancel := context.WithCancel(background)
+			result := make(chan error, 1)
+			go func() { result <- row.wait(ctx) }()
+			within.Eventually(t, "it waits", func() bool { return sim.Calls("cu"+what+"Query") >= 2 })
+			cancel()
+			require.ErrorIs(t, <-result, context.Canceled)
+		}
+		sim.ResetCounters()
+		require.NoError(t, row.end())
+		assert.Equal(t, 1, sim.Calls("cu"+what+"Destroy"))
+		time.Sleep(10 * time.Millisecond) // in which a wait that is left would ask again
+		r := sim.Report()
+		assert.Zero(t, r.Calls["cu"+what+"Query"]+r.Calls["cu"+what+"Synchronize"]+int(r.FailedCalls), what)
 	}
-	cancel()
-	require.ErrorIs(t, <-wait, context.Canceled)
-	m.Sim.ResetCounters()
-	require.NoError(t, s.Close())
-	assert.Equal(t, 1, m.Sim.Calls("cuStreamDestroy"))
-	assert.Zero(t, m.Sim.Calls("cuStreamSynchronize"))
 	open()
+	require.NoError(t, producer.Synchronize())
 }
 
 // A wait that a context may end is made on another thread, and still is for the
 // per-thread stream of the caller's.
 func TestGPUCancellableWaitForThePerThreadStream(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	s := m.GPUs[0].PerThread()
+	g := cudatest.OneGPU(t, cudasim.Options{})
+	s := g.PerThread()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	open := m.Hold(t, s)
+	open := g.M.Hold(t, s)
 	ctx, cancel := context.WithTimeout(background, time.Millisecond)
 	defer cancel()
 	assert.ErrorIs(t, s.Synchronize(ctx), context.DeadlineExceeded)
@@ -50,22 +69,18 @@ func TestGPUCancellableWaitForThePerThreadStream(t *testing.T) {
 	ctx, cancel = context.WithCancel(background)
 	defer cancel()
 	assert.NoError(t, s.Synchronize(ctx))
-	done, err := s.Query()
-	require.NoError(t, err)
-	assert.True(t, done)
+	assert.True(t, g.Done(s))
 }
 
 // A wait for completed work is one query, not a waiting thread.
 func TestGPUNoWaitForWhatIsDone(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	e, err := m.GPUs[0].NewEvent()
+	g := cudatest.OneGPU(t, cudasim.Options{})
+	e, err := g.NewEvent()
 	require.NoError(t, err)
-	require.NoError(t, e.Synchronize(ctx))
-	if m.Sim != nil {
-		assert.Equal(t, 1, m.Sim.Calls("cuEventQuery"))
-		assert.Zero(t, m.Sim.Calls("cuEventSynchronize"))
+	require.NoError(t, e.Synchronize(t.Context()))
+	if g.M.Sim != nil {
+		assert.Equal(t, 1, g.M.Sim.Calls("cuEventQuery"))
+		assert.Zero(t, g.M.Sim.Calls("cuEventSynchronize"))
 	}
 	require.NoError(t, e.Close())
 }

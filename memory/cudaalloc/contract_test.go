@@ -10,26 +10,27 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// live returns the allocated bytes of one kind of memory, without caches.
-func live(d *cudaalloc.Device) func() (int64, error) {
-	return func() (int64, error) {
+// contract are the options for the rules about d.
+func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
+	live := func() (int64, error) {
 		err := d.Trim(background)
 		s := d.ReadStats()
-		switch d.ID().Type {
-		case device.CUDAHost:
-			return s.Pinned.Live, err
-		case device.CUDAManaged:
-			return s.Managed.Live, err
-		}
-		return s.Device.Live, err
+		return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Pinned.Live, device.CUDAManaged: s.Managed.Live}[d.ID().Type], err
+	}
+	return []devicetest.Option{
+		devicetest.WithUnregistered(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live), devicetest.WithPeers(peers...),
+		devicetest.WithPanics(func() int64 { return d.ReadStats().CallbackPanics }),
 	}
 }
 
-func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
-	return []devicetest.Option{
-		devicetest.WithUnregistered(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live(d)), devicetest.WithPeers(peers...),
-		devicetest.WithPanics(func() int64 { return d.ReadStats().CallbackPanics }),
-	}
+// captures is the option for rules about captures of the stream that they pass, or of another one.
+func captures(m *cudatest.Machine, of device.Stream) devicetest.Option {
+	return devicetest.WithCapture(func(s device.Stream) (func() error, error) {
+		if of != nil {
+			s = of
+		}
+		return m.TryCapture(s, cudatest.Global)
+	})
 }
 
 func TestGPUContract(t *testing.T) {
@@ -43,13 +44,11 @@ func TestGPUContract(t *testing.T) {
 					peers = append(peers, other)
 				}
 			}
-			captures := devicetest.WithCapture(func(s device.Stream) (func() error, error) { return m.TryCapture(s, cudatest.Global) })
-			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, append(contract(d, peers...), captures)...) })
+			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, append(contract(d, peers...), captures(m, nil))...) })
 		}
 		t.Run("shareable", func(t *testing.T) {
 			d := m.GPUs[0].Shareable()
-			captures := devicetest.WithCapture(func(s device.Stream) (func() error, error) { return m.TryCapture(s, cudatest.Global) })
-			devicetest.TestDevice(t, d, append(contract(d), captures)...)
+			devicetest.TestDevice(t, d, append(contract(d), captures(m, nil))...)
 		})
 	})
 }
@@ -58,10 +57,10 @@ func TestGPUContract(t *testing.T) {
 // the legacy default stream, is captured.
 func TestGPUContractWhileABlockingStreamIsCaptured(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		t.Parallel()
 		for _, d := range m.Devices(t) {
-			theirs := m.BlockingStream(t, d)
-			captures := devicetest.WithCapture(func(device.Stream) (func() error, error) { return m.TryCapture(theirs, cudatest.Global) })
-			for _, rule := range devicetest.Rules(d, append(contract(d), captures)...) {
+			theirs := captures(m, m.BlockingStream(t, d))
+			for _, rule := range devicetest.Rules(d, append(contract(d), theirs)...) {
 				if strings.HasPrefix(rule.Name, "a capture") {
 					t.Run(d.ID().String()+"/"+rule.Name, func(t *testing.T) { rule.Test(t) })
 				}

@@ -1,11 +1,11 @@
 package cudaalloc_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+	"context"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,84 +16,136 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
+// background is the context of calls that no test ends.
+var background = context.Background()
+
+func TestErrorsNameTheCall(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{Memory: 1 << 30, NoPools: true})
+	_, err := g.Allocate(background, 1<<31, nil)
+	assert.EqualError(t, err, "cuda: cuMemAlloc(2147483648) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+	assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
+	assert.NotErrorIs(t, err, cudaalloc.InvalidValue)
+	assert.NotErrorIs(t, err, device.ErrNotSupported)
+	var failed *cudaalloc.Error
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, "cuMemAlloc", failed.Call)
+	assert.Equal(t, []any{int64(1 << 31)}, failed.Args)
+	assert.Equal(t, "cuda:0", failed.Device)
+
+	s, err := g.WrapStream(0xdead0)
+	require.NoError(t, err, "a borrowed handle is believed until it is used")
+	err = s.Record(g.Event(g.Legacy()))
+	assert.ErrorIs(t, err, cudaalloc.InvalidHandle)
+	assert.ErrorContains(t, err, "0xdead0) on cuda:0: CUDA_ERROR_INVALID_HANDLE")
+	_, err = g.WrapEvent(0)
+	assert.Error(t, err)
+}
+
 // Errors name the closed object and its handle.
 func TestUseAfterCloseNamesTheHandle(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	s, err := gpu.NewStream()
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	s, e, mem := g.Stream(), g.Event(g.Legacy()), g.Memory(100, nil)
+	borrowed, err := g.WrapStream(0)
 	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, e.Close())
-	borrowed, err := gpu.WrapStream(0)
-	require.NoError(t, err)
-	require.NoError(t, borrowed.Close())
-
-	const stream, event = `^cuda: stream 0x[0-9a-f]+ of cuda:0: used after it was closed$`, `^cuda: event 0x[0-9a-f]+ of cuda:0: used after it was closed$`
-	assert.Regexp(t, stream, s.Synchronize(background))
-	assert.ErrorIs(t, s.Synchronize(background), cudaalloc.ErrClosed)
-	assert.ErrorIs(t, e.Synchronize(background), cudaalloc.ErrClosed)
-	assert.NoError(t, s.Close(), "twice")
-	assert.NoError(t, e.Close(), "twice")
-	assert.Regexp(t, stream, gpu.Memset(0, 0, 1, s))
-	assert.Regexp(t, `^cuda: stream 0x0 of cuda:0: used after`, borrowed.Synchronize(background))
-	assert.Regexp(t, event, e.Synchronize(background))
-	assert.Regexp(t, event, gpu.Legacy().Record(e))
-	_, err = e.Query()
-	assert.Regexp(t, event, err)
-
-	mem, err := gpu.Allocate(background, 100, nil)
-	require.NoError(t, err)
-	assert.ErrorContains(t, mem.FreeAfter(e), "cuda: free memory of cuda:0 after an event: cuda: event 0x")
+	for range 2 {
+		require.NoError(t, s.Close())
+		require.NoError(t, e.Close())
+		require.NoError(t, borrowed.Close())
+	}
+	const closed = `0x[0-9a-f]+ of cuda:0: used after it was closed$`
+	_, query := e.Query()
+	_, allocate := g.Allocate(background, 10, s)
+	for _, row := range []struct {
+		want string
+		err  error
+	}{
+		{`^cuda: stream `, s.Synchronize(background)},
+		{`^cuda: stream `, g.Memset(0, 0, 1, s)},
+		{`^cuda: stream `, g.Copy(nil, s)},
+		{`^cuda: stream `, g.Prefetch(mem.Ptr(), 1, s)},
+		{`^cuda: stream `, allocate},
+		{`^cuda: stream `, borrowed.Synchronize(background)},
+		{`^cuda: event `, e.Synchronize(background)},
+		{`^cuda: event `, query},
+		{`^cuda: event `, g.Legacy().Record(e)},
+		{`^cuda: event `, g.Legacy().WaitEvent(e)},
+		{`^cuda: free memory of cuda:0 after an event: cuda: event `, mem.FreeAfter(e)},
+	} {
+		assert.Regexp(t, row.want+closed, row.err)
+		assert.ErrorIs(t, row.err, cudaalloc.ErrClosed)
+	}
 	assert.Regexp(t, `^cuda: 100 bytes of cuda:0 memory at 0x[0-9a-f]+: freed twice$`, mem.Free(nil))
 }
 
-// A file that is not a driver is not reported as an old driver.
-func TestLibraryThatIsNoDriver(t *testing.T) {
-	const libc = "libc.so.6"
-	_, err := cudaalloc.Open(0, cudaalloc.WithDriver(libc))
-	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorContains(t, err, "cuda: libc.so.6 is not a CUDA driver, it has no cuInit: WithDriver names it; name the driver's library, usually libcuda.so.1")
-	assert.NotContains(t, err.Error(), "too old")
+func TestLimitsAreThoseThatWereSet(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu := m.GPUs[0]
+	first := gpu.Limits()
+	assert.Equal(t, cudaalloc.DefaultLimits(), first)
+	want := cudaalloc.Limits{PinnedIdle: 1, ManagedIdle: 2, DeviceIdle: 3, Waiting: 4, IdleAfter: 5 * time.Second}
+	require.NoError(t, gpu.SetLimits(want))
+	assert.Equal(t, want, gpu.Limits())
+	assert.Equal(t, want, gpu.Pinned().Limits(), "the kinds of memory share them")
+	assert.Equal(t, first, m.GPUs[1].Limits(), "GPUs do not")
+	for _, wrong := range []cudaalloc.Limits{{PinnedIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
+		assert.Error(t, gpu.SetLimits(wrong), "%+v", wrong)
+		assert.Equal(t, want, gpu.Limits())
+	}
 }
 
-// A path that the environment names is called that: processes of their own, because the
-// environment is read when the driver is loaded.
-func TestDriverOfTheEnvironment(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
-	none, err := cudasim.Build()
-	require.NoError(t, err)
-	for name, row := range map[string]struct {
-		env  []string
-		want string
-	}{
-		"no driver":      {[]string{"CDEVICE_CUDA_DRIVER=" + missing}, "cannot open shared object file: No such file or directory: the environment variable CDEVICE_CUDA_DRIVER names it; name the driver's library"},
-		"not a driver":   {[]string{"CDEVICE_CUDA_DRIVER=libc.so.6"}, "libc.so.6 is not a CUDA driver, it has no cuInit: the environment variable CDEVICE_CUDA_DRIVER names it"},
-		"the system's":   {[]string{"CDEVICE_CUDA_DRIVER=", "LD_LIBRARY_PATH="}, "install NVIDIA's driver (nvidia-smi lists the GPUs if there is one)"},
-		"hidden GPUs":    {[]string{"CDEVICE_CUDA_DRIVER=" + none, "CUDASIM=" + cudasim.Options{NoDevices: true}.String(), "CUDA_VISIBLE_DEVICES=-1"}, `CUDA_VISIBLE_DEVICES="-1" hides all other GPUs from this process`},
-		"one hidden GPU": {[]string{"CDEVICE_CUDA_DRIVER=" + none, "CUDASIM=", "CUDA_VISIBLE_DEVICES=3"}, `(CUDA_VISIBLE_DEVICES="3" hides all other GPUs from this process)`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			child := exec.Command(os.Args[0], "-test.run=^TestDriverOfTheEnvironmentChild$", "-test.v")
-			child.Env = append(append(os.Environ(), "CDEVICE_TEST_CHILD=message"), row.env...)
-			out, err := child.CombinedOutput()
-			assert.NoError(t, err, string(out))
-			if name == "the system's" && !strings.Contains(string(out), "no CUDA driver") {
-				t.Skip("this machine has a driver")
+func TestGPUPeers(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, a := range m.GPUs {
+			assert.NoError(t, a.EnablePeerAccess(a), "a GPU has access to itself")
+			for _, b := range m.GPUs {
+				if a == b {
+					continue
+				}
+				can, err := a.CanAccessPeer(b)
+				require.NoError(t, err)
+				err = a.EnablePeerAccess(b)
+				if !can {
+					assert.ErrorIs(t, err, device.ErrNotSupported)
+					continue
+				}
+				require.NoError(t, err)
+				require.NoError(t, a.EnablePeerAccess(b), "twice is allowed")
+				m.On(t, a).Fill(m.On(t, b).Ready(100).Ptr(), 1, 100, nil) // work here on memory there
+				require.NoError(t, a.Legacy().Synchronize(background))
 			}
-			assert.Contains(t, string(out), row.want)
-		})
-	}
+		}
+	})
+	a, b := cudatest.Simulated(t, cudasim.Options{}), cudatest.Simulated(t, cudasim.Options{})
+	assert.ErrorIs(t, a.GPUs[0].EnablePeerAccess(b.GPUs[0]), device.ErrNotSupported, "of another driver")
 }
 
-func TestDriverOfTheEnvironmentChild(t *testing.T) {
-	if os.Getenv("CDEVICE_TEST_CHILD") != "message" {
-		t.Skip("a part of TestDriverOfTheEnvironment")
-	}
-	_, err := cudaalloc.Open(1)
-	if err != nil {
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-	}
-	t.Log(err)
+// No call leaves a context current on its thread, on one that had none and on one
+// that had another.
+func TestThreadsAreLeftUnchanged(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		gpu := m.GPUs[0]
+		assert.Zero(t, cudaalloc.Current(gpu))
+		s, err := gpu.NewStream()
+		assert.NoError(t, err)
+		mem, err := gpu.Allocate(background, 100, s)
+		assert.NoError(t, err)
+		assert.NoError(t, gpu.Memset(mem.Ptr(), 1, 100, s))
+		_, err = gpu.Allocate(background, 1<<50, s)
+		assert.Error(t, err)
+		assert.NoError(t, mem.Free(s))
+		assert.NoError(t, s.Synchronize(background))
+		assert.NoError(t, s.Close())
+		assert.Zero(t, cudaalloc.Current(gpu))
+
+		m.Sim.Fail("cuCtxSetCurrent", 2, unknownError) // the one that restores
+		_, _, err = gpu.MemoryInfo()
+		assert.NoError(t, err, "what was asked for has been done")
+		_, met := m.Sim.Failed()
+		assert.True(t, met)
+		assert.Zero(t, cudaalloc.Current(gpu), "restoring is tried again")
+	})
+	wg.Wait()
 }

@@ -84,22 +84,28 @@ const amongPeers = "memory is copied between devices, on streams of either"
 // Every call of the driver in the contract is made to fail, one at a time (see
 // [cudatest.Faults]): an error names the call, nothing is lost, and the device is usable.
 func TestEachCallFails(t *testing.T) {
-	for name, options := range map[string]cudasim.Options{"pools": {Devices: 2, NoPoison: true}, "no pools": {NoPools: true, NoPoison: true}} {
-		for kind, of := range map[string]func(*cudaalloc.Device) *cudaalloc.Device{
-			"device": (*cudaalloc.Device).Own, "page-locked": (*cudaalloc.Device).Pinned,
-			"managed": (*cudaalloc.Device).Managed, "shareable": (*cudaalloc.Device).Shareable,
-		} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				m := cudatest.Simulated(t, options)
-				var peers []device.Device
-				if len(m.GPUs) > 1 && kind != "shareable" {
-					peers = append(peers, m.GPUs[1])
-				}
-				d := of(m.GPUs[0])
-				eachCallFails(t, m, d, contract(d, peers...))
-			})
-		}
+	two := cudasim.Options{Devices: 2, NoPoison: true}
+	for name, row := range map[string]struct {
+		options cudasim.Options
+		of      func(*cudaalloc.Device) *cudaalloc.Device
+		peers   bool
+	}{
+		"device":           {two, (*cudaalloc.Device).Own, true},
+		"device, no pools": {cudasim.Options{NoPools: true, NoPoison: true}, (*cudaalloc.Device).Own, false},
+		"page-locked":      {two, (*cudaalloc.Device).Pinned, true},
+		"managed":          {two, (*cudaalloc.Device).Managed, true},
+		"shareable":        {two, (*cudaalloc.Device).Shareable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := cudatest.Simulated(t, row.options)
+			var peers []device.Device
+			if row.peers {
+				peers = append(peers, m.GPUs[1])
+			}
+			d := row.of(m.GPUs[0])
+			eachCallFails(t, m, d, contract(d, peers...))
+		})
 	}
 }
 
@@ -141,9 +147,30 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 		require.Empty(t, run(rule), "afterwards: %s", rule.Name)
 		m.Settle(t, before)
 	}
-	t.Logf("%d calls failed, one at a time, of %d functions", faults, len(failed))
 	assert.Equal(t, called, failed, "each function failed")
 	assert.Greater(t, faults, 500)
+}
+
+// failEach makes each call of the driver in call fail, one at a time, until call makes no more, which is at least
+// the given number. check is called after each, with the function and the error.
+func failEach(t *testing.T, sim *cudasim.Sim, least int, call func() error, check func(function string, err error)) {
+	t.Helper()
+	for k := 1; ; k++ {
+		sim.Fail("", k, unknownError)
+		err := call()
+		function, met := sim.Failed()
+		sim.Fail("", 0, 0)
+		if !met {
+			require.NoError(t, err)
+			require.Greater(t, k, least)
+			check("", nil)
+			return
+		}
+		if err != nil {
+			require.ErrorContains(t, err, "cuda: "+function+"(", "call %d", k)
+		}
+		check(function, err)
+	}
 }
 
 // A GPU that could not be opened has taken nothing, and can be opened later.
@@ -151,27 +178,19 @@ func TestEachCallOfOpenFails(t *testing.T) {
 	for name, options := range map[string]cudasim.Options{"pools": {}, "no pools": {NoPools: true}} {
 		t.Run(name, func(t *testing.T) {
 			sim := cudasim.Load(t, options)
-			for k := 1; ; k++ {
-				sim.Fail("", k, unknownError)
-				gpu, err := cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
-				function, met := sim.Failed()
-				sim.Fail("", 0, 0)
+			var gpu *cudaalloc.Device
+			failEach(t, sim, 8, func() (err error) {
+				gpu, err = cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
+				return err
+			}, func(function string, err error) {
 				if err == nil {
 					require.NoError(t, cudaalloc.Close(gpu))
-				}
-				if !met {
-					require.Greater(t, k, 8)
-					require.NoError(t, err)
-					break
-				}
-				if err == nil {
-					require.Contains(t, []string{"cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"}, function, "restoring is tried again")
+					require.Contains(t, []string{"", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"}, function, "restoring is tried again")
 				} else {
-					require.ErrorContains(t, err, "cuda: "+function+"(")
 					require.ErrorContains(t, err, "CUDA_ERROR_UNKNOWN")
 				}
 				sim.NoLeaks(t)
-			}
+			})
 		})
 	}
 }
@@ -179,152 +198,126 @@ func TestEachCallOfOpenFails(t *testing.T) {
 // Faults of functions that the contract does not call, call by call.
 func TestEachOtherCallFails(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
-	gpu, driver := m.GPUs[0], cudaalloc.WithDriver(m.Sim.Path())
-	managed, err := gpu.Managed().Allocate(background, 100, nil)
-	require.NoError(t, err)
-	shared, err := gpu.Shareable().Allocate(background, 100, nil)
-	require.NoError(t, err)
+	g, driver := m.On(t, m.GPUs[0]), cudaalloc.WithDriver(m.Sim.Path())
+	managed, shared := m.On(t, g.Managed()).Memory(100, nil), m.On(t, g.Shareable()).Memory(100, nil)
 	page := make([]byte, 4096)
 	before := m.Sim.Report().Live
 	for name, call := range map[string]func() error{
 		"Devices":             func() error { _, err := cudaalloc.Devices(driver); return err },
 		"DriverVersion":       func() error { _, err := cudaalloc.DriverVersion(driver); return err },
-		"MemoryInfo":          func() error { _, _, err := gpu.MemoryInfo(); return err },
-		"Priorities":          func() error { _, _, err := gpu.Priorities(); return err },
-		"Lookup":              func() error { _, err := gpu.Lookup(managed.Ptr()); return err },
+		"MemoryInfo":          func() error { _, _, err := g.MemoryInfo(); return err },
+		"Priorities":          func() error { _, _, err := g.Priorities(); return err },
+		"Lookup":              func() error { _, err := g.Lookup(managed.Ptr()); return err },
 		"device.Lookup":       func() error { _, err := device.Lookup(managed.Ptr()); return err },
-		"CanAccessPeer":       func() error { _, err := gpu.CanAccessPeer(m.GPUs[1]); return err },
-		"EnablePeerAccess":    func() error { return gpu.EnablePeerAccess(m.GPUs[1]) },
-		"Prefetch":            func() error { return gpu.Prefetch(managed.Ptr(), 100, nil) },
-		"PrefetchToHost":      func() error { return gpu.PrefetchToHost(managed.Ptr(), 100, nil) },
-		"Query":               func() error { _, err := gpu.Legacy().Query(); return err },
-		"NewManagedAllocator": func() error { _, err := cudaalloc.NewManagedAllocator(gpu); return err },
-		"RegistersReadOnly":   func() error { _, err := gpu.RegistersReadOnly(); return err },
+		"CanAccessPeer":       func() error { _, err := g.CanAccessPeer(m.GPUs[1]); return err },
+		"EnablePeerAccess":    func() error { return g.EnablePeerAccess(m.GPUs[1]) },
+		"Prefetch":            func() error { return g.Prefetch(managed.Ptr(), 100, nil) },
+		"PrefetchToHost":      func() error { return g.PrefetchToHost(managed.Ptr(), 100, nil) },
+		"Query":               func() error { _, err := g.Legacy().Query(); return err },
+		"NewManagedAllocator": func() error { _, err := cudaalloc.NewManagedAllocator(g.Device); return err },
+		"RegistersReadOnly":   func() error { _, err := g.RegistersReadOnly(); return err },
 		"RegisterMemory": func() error {
-			mem, err := gpu.RegisterMemory(cudatest.Pointer(page), int64(len(page)), false, nil)
+			mem, err := g.RegisterMemory(cudatest.Pointer(page), int64(len(page)), false, nil)
 			if err == nil {
 				_ = mem.FreeAfter(nil)
-				_ = gpu.Flush(background) // the driver may fail once
+				_ = g.Flush(background) // the driver may fail once
 			}
 			return err
 		},
-		"UUID":         func() error { _, err := gpu.UUID(); return err },
-		"MemoryHandle": func() error { _, _, err := gpu.MemoryHandle(shared.Ptr()); return err },
+		"UUID":         func() error { _, err := g.UUID(); return err },
+		"MemoryHandle": func() error { _, _, err := g.MemoryHandle(shared.Ptr()); return err },
 		"NewSharedEvent": func() error {
-			e, _, err := gpu.NewSharedEvent()
+			e, _, err := g.NewSharedEvent()
 			if err == nil {
 				_ = e.Close() // it is tried again
 			}
 			return err
 		},
 		"RegisterHost": func() error {
-			if err := gpu.RegisterHost(cudatest.Pointer(page), int64(len(page)), false); err != nil {
+			if err := g.RegisterHost(cudatest.Pointer(page), int64(len(page)), false); err != nil {
 				return err
 			}
-			first := gpu.UnregisterHost(background, cudatest.Pointer(page))
+			first := g.UnregisterHost(background, cudatest.Pointer(page))
 			if first != nil {
-				require.NoError(t, gpu.UnregisterHost(background, cudatest.Pointer(page)), "again")
+				require.NoError(t, g.UnregisterHost(background, cudatest.Pointer(page)), "again")
 			}
 			return first
 		},
 	} {
-		for k := 1; ; k++ {
-			m.Settle(t, before)
-			m.Sim.Fail("", k, unknownError)
-			err := call()
-			function, met := m.Sim.Failed()
-			m.Sim.Fail("", 0, 0)
-			if !met {
-				require.NoError(t, err, name)
-				require.Greater(t, k, 1)
-				break
-			}
-			if err == nil {
-				require.Contains(t, madeGood, function, "%s: call %d", name, k)
-			} else {
-				require.ErrorContains(t, err, "cuda: "+function+"(", "%s: call %d", name, k)
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			failEach(t, m.Sim, 1, call, func(function string, err error) {
+				if err == nil && function != "" {
+					require.Contains(t, madeGood, function)
+				}
+				m.Settle(t, before)
+			})
+		})
 	}
-	require.NoError(t, managed.Free(nil))
-	require.NoError(t, shared.Free(nil))
 }
 
 // An allocation that the driver refuses once is retried before an error is returned.
 func TestNoMemoryOnce(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	for _, row := range []struct {
-		d        *cudaalloc.Device
-		function string
-	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Pinned(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}, {gpu.Shareable(), "cuMemAlloc"}} {
-		m.Sim.Fail(row.function, 1, int(cudaalloc.OutOfMemory))
-		mem, err := row.d.Allocate(background, 100, nil)
-		require.NoError(t, err)
+	for function, d := range map[string]*cudaalloc.Device{
+		"cuMemAllocFromPoolAsync": gpu, "cuMemHostAlloc": gpu.Pinned(), "cuMemAllocManaged": gpu.Managed(), "cuMemAlloc": gpu.Shareable(),
+	} {
+		m.Sim.Fail(function, 1, int(cudaalloc.OutOfMemory))
+		m.On(t, d).Memory(100, nil)
 		_, met := m.Sim.Failed()
 		assert.True(t, met)
-		require.NoError(t, mem.Free(nil))
 	}
 }
 
 // An object that the driver refuses twice to end is ended at the third attempt, on every path.
 func TestEndsThatFailTwice(t *testing.T) {
+	const size = 1000
 	for name, row := range map[string]struct {
 		function string
-		do       func(t *testing.T, m *cudatest.Machine, fail func())
+		do       func(t *testing.T, here, there cudatest.GPU, fail func())
 	}{
-		"a stream": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			s, err := m.GPUs[0].NewStream()
-			require.NoError(t, err)
+		"a stream": {"cuStreamDestroy", func(t *testing.T, here, _ cudatest.GPU, fail func()) {
+			s := here.Stream()
 			fail()
 			assert.Error(t, s.Close())
 		}},
-		"a stream that is asked about": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			s, err := m.GPUs[0].NewStream()
-			require.NoError(t, err)
-			asked := cudaalloc.Ask(m.GPUs[0])
+		"a stream that is asked about": {"cuStreamDestroy", func(t *testing.T, here, _ cudatest.GPU, fail func()) {
+			s := here.Stream()
+			asked := cudaalloc.Ask(here.Device)
 			require.NoError(t, s.Close())
 			fail()
 			asked()
 		}},
-		"a stream for copies": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			s, err := m.GPUs[0].CopyStream()
+		"a stream for copies": {"cuStreamDestroy", func(t *testing.T, here, _ cudatest.GPU, fail func()) {
+			s, err := here.CopyStream()
 			require.NoError(t, err)
 			require.NoError(t, s.Close())
 			fail()
-			require.NoError(t, m.GPUs[0].Trim(background))
+			require.NoError(t, here.Trim(background))
 		}},
-		"a stream of another GPU": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			here, there := m.GPUs[0], m.GPUs[1]
-			own, err := there.Allocate(background, 1000, nil)
-			require.NoError(t, err)
-			require.NoError(t, there.Legacy().Synchronize(background))
+		"a stream of another GPU": {"cuStreamDestroy", func(t *testing.T, here, there cudatest.GPU, fail func()) {
+			own := there.Ready(size)
 			fail()
-			require.NoError(t, there.Memset(own.Ptr(), 1, 1000, here.Legacy()))
+			there.Fill(own.Ptr(), 1, size, here.Legacy())
 			require.NoError(t, own.Free(here.Legacy()))
 		}},
-		"an event between two GPUs": {"cuEventDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			here, there := m.GPUs[0], m.GPUs[1]
-			own, err := there.Allocate(background, 1000, nil)
-			require.NoError(t, err)
-			require.NoError(t, there.Legacy().Synchronize(background))
-			open := m.Hold(t, here.Legacy())
+		"an event between two GPUs": {"cuEventDestroy", func(t *testing.T, here, there cudatest.GPU, fail func()) {
+			own := there.Ready(size)
+			open := here.M.Hold(t, here.Legacy())
 			fail()
-			require.NoError(t, there.Memset(own.Ptr(), 1, 1000, here.Legacy()))
+			there.Fill(own.Ptr(), 1, size, here.Legacy())
 			open()
 			require.NoError(t, own.Free(here.Legacy()))
 		}},
-		"events on the list": {"cuEventDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			e, err := m.GPUs[0].NewEvent()
+		"events on the list": {"cuEventDestroy", func(t *testing.T, here, _ cudatest.GPU, fail func()) {
+			e, err := here.NewEvent()
 			require.NoError(t, err)
 			require.NoError(t, e.Close())
 			fail()
-			require.NoError(t, m.GPUs[0].Trim(background))
+			require.NoError(t, here.Trim(background))
 		}},
-		"memory": {"cuMemFreeAsync", func(t *testing.T, m *cudatest.Machine, fail func()) {
-			own, err := m.GPUs[0].Allocate(background, 1000, nil)
-			require.NoError(t, err)
-			require.NoError(t, m.GPUs[0].Legacy().Synchronize(background))
+		"memory": {"cuMemFreeAsync", func(t *testing.T, here, _ cudatest.GPU, fail func()) {
+			own := here.Ready(size)
 			fail()
 			assert.Error(t, own.FreeAfter(nil))
 		}},
@@ -332,7 +325,7 @@ func TestEndsThatFailTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 			defer m.Sim.Fail("", 0, 0)
-			row.do(t, m, func() {
+			row.do(t, m.On(t, m.GPUs[0]), m.On(t, m.GPUs[1]), func() {
 				m.Sim.ResetCounters()
 				m.Sim.FailTimes(row.function, 1, 2, unknownError)
 			})
@@ -348,27 +341,26 @@ func TestEndsThatFailTwice(t *testing.T) {
 // Memory that the driver refuses to free repeatedly is counted as lost, not retried for ever. Trim
 // returns the error, also where it comes before Trim waits for it.
 func TestLost(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
-	gpu := m.GPUs[0]
+	g := cudatest.SimulatedGPU(t, cudasim.Options{NoPools: true})
 	for range 100 {
-		mem, err := gpu.Allocate(background, 100, nil)
+		mem, err := g.Allocate(background, 100, nil)
 		require.NoError(t, err)
-		require.NoError(t, gpu.Legacy().Synchronize(background))
-		require.NoError(t, gpu.FreeElsewhere(mem.Ptr()))
+		require.NoError(t, g.Legacy().Synchronize(background))
+		require.NoError(t, g.FreeElsewhere(mem.Ptr()))
 		require.NoError(t, mem.Free(nil))
-		require.NoError(t, gpu.Flush(background))
-		assert.Zero(t, gpu.ReadStats().Lost, "it is in the cache")
+		require.NoError(t, g.Flush(background))
+		assert.Zero(t, g.ReadStats().Lost, "it is in the cache")
 		events := make([]device.Event, 200) // which Trim ends after the memory
 		for i := range events {
-			events[i], err = gpu.NewEvent()
+			events[i], err = g.NewEvent()
 			require.NoError(t, err)
 		}
 		for _, e := range events {
 			require.NoError(t, e.Close())
 		}
-		assert.ErrorIs(t, gpu.Trim(background), cudaalloc.InvalidValue)
-		assert.EqualValues(t, 1, gpu.ReadStats().Lost)
-		require.NoError(t, gpu.Trim(background), "it is not tried again")
-		gpu.ForgetLost()
+		assert.ErrorIs(t, g.Trim(background), cudaalloc.InvalidValue)
+		assert.EqualValues(t, 1, g.ReadStats().Lost)
+		require.NoError(t, g.Trim(background), "it is not tried again")
+		g.ForgetLost()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,27 +28,12 @@ func handleOf(t *testing.T, text string) (h device.IPCHandle) {
 	return h
 }
 
-// toHost copies device memory after the work on s.
-func toHost(t *testing.T, gpu *cudaalloc.Device, p device.Ptr, size int64, s device.Stream) []byte {
-	t.Helper()
-	host, err := gpu.AllocateHost(background, size)
-	require.NoError(t, err)
-	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: p, Size: size}}, s))
-	require.NoError(t, s.Synchronize(background))
-	b := append([]byte(nil), cudatest.At(host.Ptr(), int(size))...)
-	require.NoError(t, host.FreeAfter(nil))
-	return b
-}
-
 // TestOpenInAnotherProcess is the other process of the tests below: it opens what it is told, reads it after the
 // event, and closes it when it is told to.
 func TestOpenInAnotherProcess(t *testing.T) {
 	c := otherprocess.Caller(t)
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	defer s.Close()
+	gpu := cudatest.OneGPU(t, cudasim.Options{})
+	s := gpu.Stream()
 	first := handleOf(t, c.Read())
 	mem, err := gpu.OpenMemory(background, first, 1000, nil)
 	require.NoError(t, err)
@@ -71,7 +57,7 @@ func TestOpenInAnotherProcess(t *testing.T) {
 	assert.ErrorContains(t, err, "cuda: open memory on cuda:0: context canceled")
 	require.NoError(t, s.WaitEvent(e))
 	c.Write("waiting")
-	c.Write(hex.EncodeToString(toHost(t, gpu, mem.Ptr(), 1000, s)))
+	c.Write(hex.EncodeToString(gpu.Bytes(mem.Ptr(), 1000, s)))
 	_, _, err = gpu.MemoryHandle(mem.Ptr())
 	assert.ErrorIs(t, err, device.ErrNotShareable, "memory of another process")
 	if c.Read() == "exit" {
@@ -87,58 +73,45 @@ func TestOpenInAnotherProcess(t *testing.T) {
 
 // Memory and an event go to another process, which reads after the event what is written then.
 func TestGPUMemoryIsOpenedByAnotherProcess(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	for _, end := range []string{"close", "exit"} {
+	for end, status := range map[string]int{"close": 0, "exit": 3} {
 		t.Run(end, func(t *testing.T) {
-			s, err := gpu.NewStream()
-			require.NoError(t, err)
-			defer s.Close()
-			mem, err := gpu.Shareable().Allocate(background, 1000, s)
-			require.NoError(t, err)
+			gpu := cudatest.OneGPU(t, cudasim.Options{})
+			s := gpu.Stream()
+			mem := gpu.M.On(t, gpu.Shareable()).Memory(1000, s)
 			h, in, err := gpu.MemoryHandle(mem.Ptr() + 100)
 			require.NoError(t, err)
 			assert.Equal(t, mem.Ptr(), in.Start)
 			assert.GreaterOrEqual(t, in.Size, mem.Size())
 			e, eh, err := gpu.NewSharedEvent()
 			require.NoError(t, err)
-			let := m.Hold(t, s)
-			require.NoError(t, gpu.Memset(mem.Ptr(), 0x5A, 1000, s))
+			open := gpu.M.Hold(t, s)
+			gpu.Fill(mem.Ptr(), 0x5A, 1000, s)
 			require.NoError(t, s.Record(e))
 
-			other := otherprocess.Start(t, "TestOpenInAnotherProcess", m.Path())
+			other := otherprocess.Start(t, "TestOpenInAnotherProcess", gpu.M.Path())
 			for _, b := range [][]byte{h[:], h[:], eh[:]} {
 				other.Write(hex.EncodeToString(b))
 			}
 			require.Equal(t, "waiting", other.Read())
-			let()
-			got := other.Read()
-			for i := 0; i < len(got); i += 2 {
-				require.Equal(t, "5a", got[i:i+2], "byte %d", i/2)
-			}
+			open()
+			require.Equal(t, strings.Repeat("5a", 1000), other.Read())
 			other.Write(end)
 			if end == "close" {
 				require.Equal(t, "closed", other.Read())
 			}
-			other.End(map[string]int{"close": 0, "exit": 3}[end])
+			other.End(status)
 			require.NoError(t, e.Close())
-			require.NoError(t, mem.Free(s))
-			require.NoError(t, gpu.Flush(background))
 		})
 	}
 }
 
 // Memory that no other process can open is refused by name, and says what to do.
 func TestGPUMemoryHandleRefuses(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
+	gpu := cudatest.OneGPU(t, cudasim.Options{})
 	plain := new([64]byte)
 	refused := map[string]device.Ptr{"cpu": cudatest.Pointer(plain[:])}
-	for name, dev := range map[string]*cudaalloc.Device{"cuda:0": gpu, "cuda_host:0": gpu.Pinned(), "cuda_managed:0": gpu.Managed()} {
-		mem, err := dev.Allocate(background, 64, nil)
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, mem.Free(nil)) }()
-		refused[name] = mem.Ptr()
+	for _, dev := range []*cudaalloc.Device{gpu.Device, gpu.Pinned(), gpu.Managed()} {
+		refused[dev.ID().String()] = gpu.M.On(t, dev).Memory(64, nil).Ptr()
 	}
 	for name, p := range refused {
 		_, _, err := gpu.MemoryHandle(p)
@@ -151,11 +124,8 @@ func TestGPUMemoryHandleRefuses(t *testing.T) {
 
 // Nothing is open after a handle that cannot be opened.
 func TestGPUOpenMemoryRefuses(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	mem, err := gpu.Shareable().Allocate(background, 64, nil)
-	require.NoError(t, err)
-	own, _, err := gpu.MemoryHandle(mem.Ptr())
+	gpu := cudatest.OneGPU(t, cudasim.Options{})
+	own, _, err := gpu.MemoryHandle(gpu.M.On(t, gpu.Shareable()).Memory(64, nil).Ptr())
 	require.NoError(t, err)
 	_, err = gpu.OpenMemory(background, own, 64, nil)
 	assert.ErrorContains(t, err, "cuIpcOpenMemHandle", "a handle of this process")
@@ -168,7 +138,6 @@ func TestGPUOpenMemoryRefuses(t *testing.T) {
 	_, err = gpu.OpenEvent(eh)
 	assert.ErrorContains(t, err, "cuIpcOpenEventHandle", "an event of this process")
 	require.NoError(t, e.Close())
-	require.NoError(t, mem.Free(nil))
 	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, gpu.ReadStats().Opened.Total)
 }
@@ -176,22 +145,14 @@ func TestGPUOpenMemoryRefuses(t *testing.T) {
 // Each allocation is one of the driver, and ends with it: an old handle must not open other data.
 func TestShareableMemoryIsNotUsedAgain(t *testing.T) {
 	for name, o := range map[string]cudasim.Options{"pools": {}, "no pools": {NoPools: true}} {
-		t.Run(name, func(t *testing.T) {
-			m := cudatest.Simulated(t, o)
-			gpu := m.GPUs[0]
-			calls := func() int { return m.Sim.Calls("cuMemAlloc") }
-			frees := func() int { return m.Sim.Calls("cuMemFree") }
-			before, freed := calls(), frees()
-			for range 3 {
-				mem, err := gpu.Shareable().Allocate(background, 64, nil)
-				require.NoError(t, err)
-				require.NoError(t, mem.Free(nil))
-				require.NoError(t, gpu.Flush(background))
-			}
-			assert.Equal(t, 3, calls()-before)
-			assert.Equal(t, 3, frees()-freed)
-			assert.Zero(t, gpu.ReadStats().Device.Live)
-		})
+		gpu := cudatest.SimulatedGPU(t, o)
+		gpu.M.Sim.ResetCounters()
+		for range 3 {
+			require.NoError(t, gpu.M.On(t, gpu.Shareable()).Memory(64, nil).Free(nil))
+			require.NoError(t, gpu.Flush(background))
+		}
+		assert.Equal(t, []int{3, 3}, []int{gpu.M.Sim.Calls("cuMemAlloc"), gpu.M.Sim.Calls("cuMemFree")}, name)
+		assert.Zero(t, gpu.ReadStats().Device.Live)
 	}
 }
 
@@ -224,24 +185,11 @@ func TestOpenInAnotherProcessWithFaults(t *testing.T) {
 			return err
 		},
 	} {
-		for k := 1; ; k++ {
+		failEach(t, m.Sim, 1, call, func(function string, err error) {
+			_ = gpu.Flush(background) // an item that was tried again has ended all the same
+			require.Zero(t, gpu.ReadStats().Opened.Live, "%s: %s", name, function)
 			m.Settle(t, before)
-			m.Sim.Fail("", k, unknownError)
-			err := call()
-			flushed := gpu.Flush(background)
-			function, met := m.Sim.Failed()
-			m.Sim.Fail("", 0, 0)
-			if !met {
-				require.NoError(t, err, name)
-				require.Greater(t, k, 1)
-				break
-			}
-			if err != nil {
-				require.ErrorContains(t, err, "cuda: "+function+"(", "%s: call %d", name, k)
-			}
-			_ = flushed // an item that was tried again has ended all the same
-			require.Zero(t, gpu.ReadStats().Opened.Live, "%s: call %d", name, k)
-		}
+		})
 	}
 	require.Zero(t, gpu.ReadStats().Lost)
 	c.Write("done")
@@ -249,53 +197,15 @@ func TestOpenInAnotherProcessWithFaults(t *testing.T) {
 
 // Opening and closing leaves nothing open, whichever call of the driver fails.
 func TestEachCallOfAnOpeningFails(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	mem, err := gpu.Shareable().Allocate(background, 1000, nil)
-	require.NoError(t, err)
-	h, _, err := gpu.MemoryHandle(mem.Ptr())
+	gpu := cudatest.SimulatedGPU(t, cudasim.Options{})
+	h, _, err := gpu.MemoryHandle(gpu.M.On(t, gpu.Shareable()).Memory(1000, nil).Ptr())
 	require.NoError(t, err)
 	e, eh, err := gpu.NewSharedEvent()
 	require.NoError(t, err)
-	other := otherprocess.Start(t, "TestOpenInAnotherProcessWithFaults", m.Path())
+	other := otherprocess.Start(t, "TestOpenInAnotherProcessWithFaults", gpu.M.Path())
 	other.Write(hex.EncodeToString(h[:]))
 	other.Write(hex.EncodeToString(eh[:]))
 	require.Equal(t, "done", other.Read())
 	other.End(0)
 	require.NoError(t, e.Close())
-	require.NoError(t, mem.Free(nil))
-}
-
-// device.UUIDs has the GPUs of the default driver in the order of their ordinals.
-func TestGPUsAreFoundByUUID(t *testing.T) {
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		t.Setenv("CDEVICE_CUDA_DRIVER", m.Path())
-		uuids, err := device.UUIDs(device.CUDA)
-		require.NoError(t, err)
-		for i, gpu := range m.GPUs {
-			uuid, err := gpu.UUID()
-			require.NoError(t, err)
-			assert.Equal(t, uuid, uuids[i])
-		}
-	})
-	_, err := device.UUIDs(device.ROCM)
-	assert.ErrorIs(t, err, device.ErrNotSupported)
-}
-
-// The devices of a GPU have a kind of memory each, although two of them have the same ID.
-func TestMemoryKinds(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
-	for kind, want := range map[device.MemoryKind]*cudaalloc.Device{
-		device.OwnMemory: gpu.Own(), device.ShareableMemory: gpu.Shareable(), device.PinnedMemory: gpu.Pinned(), device.ManagedMemory: gpu.Managed(),
-	} {
-		assert.Equal(t, kind, want.MemoryKind())
-		for _, from := range []*cudaalloc.Device{gpu.Own(), gpu.Managed()} {
-			got, err := from.WithMemory(kind)
-			require.NoError(t, err)
-			assert.Same(t, want, got, kind.String())
-		}
-	}
-	_, err := gpu.WithMemory(9)
-	assert.ErrorContains(t, err, "no memory of kind memory_kind(9)")
-	assert.ErrorIs(t, err, device.ErrNotSupported)
 }

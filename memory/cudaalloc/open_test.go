@@ -3,6 +3,7 @@ package cudaalloc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,62 +28,47 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-func TestWithoutADriver(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
-	for range 2 {
-		_, err := cudaalloc.Open(0, cudaalloc.WithDriver(missing))
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-		assert.ErrorContains(t, err, missing)
-		assert.ErrorContains(t, err, "WithDriver names it; name the driver's library")
-		_, err = cudaalloc.Devices(cudaalloc.WithDriver(missing))
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-	}
-	text := filepath.Join(t.TempDir(), "libcuda.so.1")
+// The error about a driver that cannot be used says why, and what to do.
+func TestDriversThatCannotBeUsed(t *testing.T) {
+	missing, text := filepath.Join(t.TempDir(), "libcuda.so.1"), filepath.Join(t.TempDir(), "libcuda.so.1")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
-	_, err := cudaalloc.Open(0, cudaalloc.WithDriver(text))
-	assert.ErrorIs(t, err, device.ErrNotSupported)
+	const libc = "libc.so.6"
+	for name, row := range map[string]struct{ path, want string }{
+		"missing":    {missing, missing + ": cannot open shared object file: No such file or directory: WithDriver names it; name the driver's library"},
+		"no library": {text, text},
+		"no driver":  {libc, "cuda: libc.so.6 is not a CUDA driver, it has no cuInit: WithDriver names it; name the driver's library, usually libcuda.so.1"},
+		"no devices": {cudasim.Load(t, cudasim.Options{NoDevices: true}).Path(), "cuda: cuInit(0): CUDA_ERROR_NO_DEVICE: "},
+		"old":        {cudasim.Load(t, cudasim.Options{Missing: []string{"cuMemHostAlloc"}}).Path(), "has no cuMemHostAlloc: the driver is too old"},
+	} {
+		for range 2 {
+			_, err := cudaalloc.Open(0, cudaalloc.WithDriver(row.path))
+			assert.ErrorIs(t, err, device.ErrNotSupported, name)
+			assert.ErrorContains(t, err, row.want, name)
+			assert.Equal(t, name == "no devices", errors.Is(err, cudaalloc.NoDevice), name)
+			assert.Equal(t, name == "old", strings.Contains(err.Error(), "too old"), name)
+			_, err = cudaalloc.Devices(cudaalloc.WithDriver(row.path))
+			assert.ErrorIs(t, err, device.ErrNotSupported, name)
+		}
+	}
 }
 
-func TestNoDevices(t *testing.T) {
-	sim := cudasim.Load(t, cudasim.Options{NoDevices: true})
-	_, err := cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
+// An old driver lacks functions. One that a feature needs is an error of that feature.
+func TestOldDriver(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{Missing: []string{"cuMemPrefetchAsync", "cuMemPoolCreate"}})
+	err := g.Prefetch(g.M.On(t, g.Managed()).Memory(100, nil).Ptr(), 100, nil)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorIs(t, err, cudaalloc.NoDevice)
-	assert.ErrorContains(t, err, "cuda: cuInit(0): CUDA_ERROR_NO_DEVICE: ")
+	assert.ErrorContains(t, err, "has no cuMemPrefetchAsync: the driver is too old")
+	g.Memory(100, nil)
+	assert.Equal(t, 1, g.M.Sim.Calls("cuMemAlloc"), "no pools: plain memory")
 }
 
 func TestOrdinalsOutOfRange(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	for _, ordinal := range []int64{-1, 2, 1 << 40} {
-		_, err := cudaalloc.Open(ordinal, cudaalloc.WithDriver(m.Sim.Path()))
+		_, err := cudaalloc.Open(ordinal, m.Driver())
 		assert.ErrorIs(t, err, device.ErrNotSupported)
 		assert.ErrorContains(t, err, "the driver has 2 devices, numbered from 0")
 	}
-}
-
-// An old driver lacks symbols. One that everything needs is an error of Open; one
-// that a feature needs is an error of that feature.
-func TestOldDriver(t *testing.T) {
-	t.Run("needed", func(t *testing.T) {
-		sim := cudasim.Load(t, cudasim.Options{Missing: []string{"cuMemHostAlloc"}})
-		_, err := cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-		assert.ErrorContains(t, err, "has no cuMemHostAlloc: the driver is too old")
-	})
-	t.Run("optional", func(t *testing.T) {
-		m := cudatest.Simulated(t, cudasim.Options{Missing: []string{"cuMemPrefetchAsync", "cuMemPoolCreate"}})
-		gpu := m.GPUs[0]
-		managed, err := gpu.Managed().Allocate(background, 100, nil)
-		require.NoError(t, err)
-		err = gpu.Prefetch(managed.Ptr(), 100, nil)
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-		assert.ErrorContains(t, err, "has no cuMemPrefetchAsync: the driver is too old")
-		assert.NoError(t, managed.Free(nil))
-		own, err := gpu.Allocate(background, 100, nil)
-		require.NoError(t, err)
-		assert.Equal(t, 1, m.Sim.Calls("cuMemAlloc"), "no pools: plain memory")
-		assert.NoError(t, own.Free(nil))
-	})
 }
 
 func TestWithoutManagedMemory(t *testing.T) {
@@ -93,9 +79,11 @@ func TestWithoutManagedMemory(t *testing.T) {
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
+// A driver is listed without opening its GPUs, and asked about addresses only while one of them is open.
 func TestListingOpensNothing(t *testing.T) {
 	sim := cudasim.Load(t, cudasim.Options{Devices: 3})
-	infos, err := cudaalloc.Devices(cudaalloc.WithDriver(sim.Path()))
+	driver := cudaalloc.WithDriver(sim.Path())
+	infos, err := cudaalloc.Devices(driver)
 	require.NoError(t, err)
 	require.Len(t, infos, 3)
 	ids := map[[16]byte]bool{}
@@ -110,6 +98,33 @@ func TestListingOpensNothing(t *testing.T) {
 	}
 	assert.Len(t, ids, 3)
 	assert.Zero(t, sim.Calls("cuDevicePrimaryCtxRetain"))
+
+	plain := make([]byte, 100)
+	asked := func() int {
+		sim.ResetCounters()
+		found, err := device.Lookup(cudatest.Pointer(plain))
+		require.NoError(t, err)
+		assert.Equal(t, device.CPUDevice().ID(), found.ID)
+		return sim.Calls("")
+	}
+	assert.Zero(t, asked())
+	gpu, err := cudaalloc.Open(0, driver)
+	require.NoError(t, err)
+	assert.NotZero(t, asked())
+	require.NoError(t, cudaalloc.Close(gpu))
+	assert.Zero(t, asked())
+}
+
+// device.Lookup knows the memory of every GPU of a driver of which one is open.
+func TestGPULookupOfTheProcess(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{Devices: 2})
+	for _, d := range m.Devices(t) {
+		mem := m.On(t, d).Memory(100, nil)
+		found, err := device.Lookup(mem.Ptr() + 10)
+		require.NoError(t, err)
+		assert.Equal(t, d.ID(), found.ID)
+		assert.True(t, found.Contains(mem.Ptr(), 100))
+	}
 }
 
 // However often and on however many goroutines a GPU is opened, its primary context
@@ -140,8 +155,6 @@ func TestGPUOpenedOnce(t *testing.T) {
 			} else {
 				assert.ErrorIs(t, err, device.ErrNotSupported)
 			}
-			assert.Same(t, gpu, gpu.Pinned().Own())
-			assert.Same(t, gpu.Managed(), gpu.Pinned().Managed())
 			assert.NotZero(t, gpu.Context())
 			free, total, err := gpu.MemoryInfo()
 			assert.NoError(t, err)
@@ -151,95 +164,120 @@ func TestGPUOpenedOnce(t *testing.T) {
 	})
 }
 
-// The registry opens GPUs of the default driver, which a process has one of: hence
+// The devices of a GPU have a kind of memory each, although two of them have the same ID.
+func TestMemoryKinds(t *testing.T) {
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	for kind, want := range map[device.MemoryKind]*cudaalloc.Device{
+		device.OwnMemory: gpu, device.ShareableMemory: gpu.Shareable(), device.PinnedMemory: gpu.Pinned(), device.ManagedMemory: gpu.Managed(),
+	} {
+		assert.Equal(t, kind, want.MemoryKind())
+		assert.Same(t, gpu, want.Own())
+		for _, from := range []*cudaalloc.Device{gpu, gpu.Managed()} {
+			got, err := from.WithMemory(kind)
+			require.NoError(t, err)
+			assert.Same(t, want, got, kind.String())
+		}
+	}
+	_, err := gpu.WithMemory(9)
+	assert.ErrorContains(t, err, "no memory of kind memory_kind(9)")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
+var cudaTypes = []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged}
+
+// The registry opens GPUs of the default driver, which the environment may name and a process has one of: hence
 // processes of their own.
 func TestRegistry(t *testing.T) {
 	built, err := cudasim.Build()
 	require.NoError(t, err)
-	for name, env := range map[string][]string{
-		"two GPUs":  {"CDEVICE_CUDA_DRIVER=" + built, cudasim.Options{Devices: 2}.String()},
-		"no GPU":    {"CDEVICE_CUDA_DRIVER=" + built, cudasim.Options{NoDevices: true}.String()},
-		"no driver": {"CDEVICE_CUDA_DRIVER=" + filepath.Join(t.TempDir(), "none"), ""},
+	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
+	simulated := func(o cudasim.Options, visible string) []string {
+		return []string{"CDEVICE_CUDA_DRIVER=" + built, "CUDASIM=" + o.String(), "CUDA_VISIBLE_DEVICES=" + visible}
+	}
+	for name, row := range map[string]struct {
+		gpus int
+		env  []string
+		want string // in the error about one more GPU
+	}{
+		"two GPUs":       {2, simulated(cudasim.Options{Devices: 2}, "0,1"), "the driver has 2 devices"},
+		"hidden GPUs":    {0, simulated(cudasim.Options{NoDevices: true}, "-1"), `CUDA_VISIBLE_DEVICES="-1" hides all other GPUs from this process`},
+		"one hidden GPU": {1, simulated(cudasim.Options{}, "3"), `(CUDA_VISIBLE_DEVICES="3" hides all other GPUs from this process)`},
+		"no driver": {
+			0, []string{"CDEVICE_CUDA_DRIVER=" + missing},
+			"cannot open shared object file: No such file or directory: the environment variable CDEVICE_CUDA_DRIVER names it; name the driver's library",
+		},
+		"not a driver": {
+			0, []string{"CDEVICE_CUDA_DRIVER=libc.so.6"},
+			"libc.so.6 is not a CUDA driver, it has no cuInit: the environment variable CDEVICE_CUDA_DRIVER names it",
+		},
+		"the system's": {-1, []string{"CDEVICE_CUDA_DRIVER=", "LD_LIBRARY_PATH="}, "install NVIDIA's driver (nvidia-smi lists the GPUs if there is one)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			child := exec.Command(os.Args[0], "-test.run=^TestRegistryChild$", "-test.v")
-			child.Env = append(os.Environ(), "CDEVICE_TEST_CHILD="+name, env[0], "CUDASIM="+env[1])
+			child.Env = append(append(os.Environ(), fmt.Sprint("CDEVICE_TEST_GPUS=", row.gpus)), row.env...)
 			out, err := child.CombinedOutput()
 			assert.NoError(t, err, string(out))
 			assert.Contains(t, string(out), "--- PASS: TestRegistryChild")
+			if row.gpus < 0 && !strings.Contains(string(out), "no CUDA driver") {
+				t.Skip("this machine has a driver")
+			}
+			assert.Contains(t, string(out), row.want)
 		})
 	}
 }
 
 func TestRegistryChild(t *testing.T) {
-	switch os.Getenv("CDEVICE_TEST_CHILD") {
-	case "two GPUs":
-		for _, typ := range []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged} {
-			for ordinal := range int64(2) {
-				id := device.ID{Type: typ, Ordinal: ordinal}
-				d, err := device.Open(id)
-				require.NoError(t, err)
-				assert.Equal(t, id, d.ID())
-				again, err := device.Open(id)
-				require.NoError(t, err)
-				assert.Same(t, d, again)
-				own, err := cudaalloc.Open(ordinal)
-				require.NoError(t, err)
-				assert.Same(t, own, d.(*cudaalloc.Device).Own())
-			}
-			_, err := device.Open(device.ID{Type: typ, Ordinal: 2})
-			assert.ErrorIs(t, err, device.ErrNotSupported)
-		}
-		_, err := device.Open(device.ID{Type: device.CUDA, Ordinal: device.NoOrdinal})
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-		anyGPU, err := device.Open(device.ID{Type: device.CUDAHost, Ordinal: device.NoOrdinal})
-		require.NoError(t, err, "page-locked memory of no device in particular")
-		assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: 0}, anyGPU.ID())
-		t.Run("an imported event is waited for", importedEvent)
-		t.Run("a reset GPU is opened anew", resetAndOpened)
-	case "no GPU", "no driver":
-		for _, typ := range []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged} {
-			_, err := device.Open(device.ID{Type: typ, Ordinal: 0})
-			assert.ErrorIs(t, err, device.ErrNotSupported)
-		}
-		_, err := cudaalloc.Devices()
-		assert.ErrorIs(t, err, device.ErrNotSupported)
-	default:
-		t.Log("a part of TestRegistry")
+	var gpus int64
+	if _, err := fmt.Sscan(os.Getenv("CDEVICE_TEST_GPUS"), &gpus); err != nil {
+		t.Skip("a part of TestRegistry")
 	}
-}
-
-func TestErrorsNameTheCall(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{Memory: 1 << 30, NoPools: true})
-	_, err := m.GPUs[0].Allocate(background, 1<<31, nil)
-	assert.EqualError(t, err, "cuda: cuMemAlloc(2147483648) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory")
-	assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
-	assert.NotErrorIs(t, err, cudaalloc.InvalidValue)
-	assert.NotErrorIs(t, err, device.ErrNotSupported)
-	var failed *cudaalloc.Error
-	require.True(t, errors.As(err, &failed))
-	assert.Equal(t, "cuMemAlloc", failed.Call)
-	assert.Equal(t, []any{int64(1 << 31)}, failed.Args)
-	assert.Equal(t, "cuda:0", failed.Device)
-
-	s, err := m.GPUs[0].WrapStream(0xdead0)
-	require.NoError(t, err, "a borrowed handle is believed until it is used")
-	e, err := m.GPUs[0].NewEvent()
-	require.NoError(t, err)
-	err = s.Record(e)
-	assert.ErrorIs(t, err, cudaalloc.InvalidHandle)
-	assert.ErrorContains(t, err, "0xdead0) on cuda:0: CUDA_ERROR_INVALID_HANDLE")
-	assert.NoError(t, e.Close())
-	_, err = m.GPUs[0].WrapEvent(0)
-	assert.Error(t, err)
-	assert.Error(t, m.GPUs[0].Legacy().Record(nil))
+	infos, err := cudaalloc.Devices()
+	if gpus < 0 {
+		gpus = int64(len(infos))
+	}
+	assert.Len(t, infos, int(gpus))
+	assert.Equal(t, gpus == 0, errors.Is(err, device.ErrNotSupported), err)
+	uuids, err := device.UUIDs(device.CUDA)
+	assert.Equal(t, gpus == 0, errors.Is(err, device.ErrNotSupported), err)
+	for _, typ := range cudaTypes {
+		for ordinal := range gpus {
+			id := device.ID{Type: typ, Ordinal: ordinal}
+			d, err := device.Open(id)
+			require.NoError(t, err)
+			assert.Equal(t, id, d.ID())
+			again, err := device.Open(id)
+			require.NoError(t, err)
+			assert.Same(t, d, again)
+			own, err := cudaalloc.Open(ordinal)
+			require.NoError(t, err)
+			assert.Same(t, own, d.(*cudaalloc.Device).Own())
+			uuid, err := own.UUID()
+			require.NoError(t, err)
+			assert.Equal(t, uuid, uuids[ordinal])
+		}
+		_, err := device.Open(device.ID{Type: typ, Ordinal: gpus})
+		assert.ErrorIs(t, err, device.ErrNotSupported)
+	}
+	_, err = cudaalloc.Open(gpus)
+	t.Log(err)
+	_, err = device.UUIDs(device.ROCM)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	if gpus < 2 {
+		return
+	}
+	_, err = device.Open(device.ID{Type: device.CUDA, Ordinal: device.NoOrdinal})
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	anyGPU, err := device.Open(device.ID{Type: device.CUDAHost, Ordinal: device.NoOrdinal})
+	require.NoError(t, err, "page-locked memory of no device in particular")
+	assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: 0}, anyGPU.ID())
+	t.Run("an imported event is waited for", importedEvent)
+	t.Run("a reset GPU is opened anew", resetAndOpened)
 }
 
 // The registry has no GPU of a primary context that was reset.
 func resetAndOpened(t *testing.T) {
-	types := []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged}
 	var before []device.Device
-	for _, typ := range types {
+	for _, typ := range cudaTypes {
 		d, err := device.Open(device.ID{Type: typ, Ordinal: 1})
 		require.NoError(t, err)
 		before = append(before, d)
@@ -251,7 +289,7 @@ func resetAndOpened(t *testing.T) {
 	require.NoError(t, dev.ResetPrimary())
 	own, err := cudaalloc.Open(1)
 	require.NoError(t, err)
-	for i, typ := range types {
+	for i, typ := range cudaTypes {
 		d, err := device.Open(device.ID{Type: typ, Ordinal: 1})
 		require.NoError(t, err)
 		assert.NotSame(t, before[i], d)
@@ -262,35 +300,29 @@ func resetAndOpened(t *testing.T) {
 
 // A batch in page-locked memory whose event is pending: the host view waits for it.
 func importedEvent(t *testing.T) {
-	gpu, err := cudaalloc.Open(0)
-	require.NoError(t, err)
-	mem := cudatest.Pinned(t, gpu)
-	b := array.NewInt64Builder(mem)
+	g := cudatest.OneGPU(t, cudasim.Options{})
+	b := array.NewInt64Builder(cudatest.Pinned(t, g.Device))
 	b.AppendValues([]int64{1, 2, 3}, nil)
 	arr := b.NewInt64Array()
 	b.Release()
-	wrapped, err := cdevice.WrapArray(arr, gpu.Pinned())
+	defer arr.Release()
+	wrapped, err := cdevice.WrapArray(arr, g.Pinned())
 	require.NoError(t, err)
 	var out abi.ArrowDeviceArray
 	var schema abi.ArrowSchema
-	require.NoError(t, cdevice.ExportArray(wrapped, abi.As[cdevice.CArrowDeviceArray](&out), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema)))))
+	cOut, cSchema := abi.As[cdevice.CArrowDeviceArray](&out), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema)))
+	require.NoError(t, cdevice.ExportArray(wrapped, cOut, cSchema))
 	wrapped.Release()
 
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	open, err := cudaalloc.Hold(s)
-	require.NoError(t, err)
-	values := cudatest.Pointer(arrow.Int64Traits.CastToBytes(arr.Int64Values()))
-	require.NoError(t, gpu.Memset(values, 7, 24, s))
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, s.Record(e))
+	s, open := g.Held()
+	g.Fill(cudatest.Pointer(arrow.Int64Traits.CastToBytes(arr.Int64Values())), 7, 24, s)
 	handle := new(uintptr)
-	*handle = e.Handle()
+	*handle = g.Event(s).Handle()
 	out.SyncEvent = uintptr(unsafe.Pointer(handle))
 
-	imported, err := cdevice.ImportArray(abi.As[cdevice.CArrowDeviceArray](&out), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema))))
+	imported, err := cdevice.ImportArray(cOut, cSchema)
 	require.NoError(t, err, "does not wait")
+	defer imported.Release()
 	assert.Equal(t, []int64{1, 2, 3}, arr.Int64Values())
 	ctx, cancel := context.WithCancel(background)
 	cancel()
@@ -303,8 +335,4 @@ func importedEvent(t *testing.T) {
 	assert.Equal(t, []int64{sevens, sevens, sevens}, view.(*array.Int64).Int64Values())
 	runtime.KeepAlive(handle)
 	view.Release()
-	imported.Release()
-	arr.Release()
-	require.NoError(t, e.Close())
-	require.NoError(t, s.Close())
 }

@@ -1,7 +1,9 @@
 package cudaalloc_test
 
 import (
+	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,129 +14,120 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
+// Streams and events of another implementation.
+type (
+	theirStream struct{ device.Stream }
+	theirEvent  struct{ device.Event }
+)
+
+// A stream or event of another implementation is used by its handle; no stream is the default stream.
+func TestGPUOthersStreamsAndEvents(t *testing.T) {
+	g := cudatest.OneGPU(t, cudasim.Options{Delay: 100 * time.Microsecond})
+	const n = 100
+	own, mem := g.Stream(), g.M.On(t, g.Pinned()).Ready(n)
+	e := g.Event(own)
+	for i, row := range []struct {
+		given device.Stream
+		on    *cudaalloc.Stream
+	}{{theirStream{own}, own}, {(*cudaalloc.Stream)(nil), g.Legacy()}, {nil, g.Legacy()}} {
+		g.Fill(mem.Ptr(), byte(i+1), n, row.given)
+		require.NoError(t, row.on.Record(theirEvent{e}))
+		require.NoError(t, g.PerThread().WaitEvent(theirEvent{e}))
+		require.NoError(t, e.Synchronize(background))
+		assert.Equal(t, n, bytes.Count(cudatest.At(mem.Ptr(), n), []byte{byte(i + 1)}))
+	}
+	require.NoError(t, mem.Free(theirStream{own}))
+}
+
 // Every function that takes a stream or an event, with those of every device. The second
 // GPU's streams are legal CUDA; an event is recorded on its own GPU alone.
 func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
-	gpu, second := m.GPUs[0], m.GPUs[1]
-	stranger := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
-	mem, err := gpu.Managed().Allocate(background, 64, nil)
-	require.NoError(t, err)
-	from, err := gpu.Pinned().Allocate(background, 64, nil)
-	require.NoError(t, err)
-	ranges := []device.Range{{Dst: mem.Ptr(), Src: from.Ptr(), Size: 64}}
-	allocate := func(d device.Device) func(device.Stream) error {
-		return func(s device.Stream) error {
-			memory, err := d.Allocate(background, 64, s)
-			if err == nil {
-				err = memory.Free(s)
-			}
-			return err
-		}
-	}
-	free := func(d device.Device) func(device.Stream) error {
-		return func(s device.Stream) error {
-			memory, err := d.Allocate(background, 64, nil)
-			require.NoError(t, err)
-			require.NoError(t, gpu.Legacy().Synchronize(background))
-			return memory.Free(s)
-		}
-	}
+	g, second := m.On(t, m.GPUs[0]), m.On(t, m.GPUs[1])
+	stranger := cudatest.SimulatedGPU(t, cudasim.Options{})
+	mem, from := m.On(t, g.Managed()).Memory(64, nil), m.On(t, g.Pinned()).Memory(64, nil)
+	ranges := cudatest.Range(mem.Ptr(), from.Ptr(), 64)
 	work := map[string]func(device.Stream) error{
-		"Allocate":             allocate(gpu),
-		"Allocate page-locked": allocate(gpu.Pinned()),
-		"Allocate managed":     allocate(gpu.Managed()),
-		"Free":                 free(gpu),
-		"Free page-locked":     free(gpu.Pinned()),
-		"Free managed":         free(gpu.Managed()),
-		"Copy":                 func(s device.Stream) error { return gpu.Copy(ranges, s) },
-		"Copy of nothing":      func(s device.Stream) error { return gpu.Copy(nil, s) },
-		"Memset":               func(s device.Stream) error { return gpu.Memset(mem.Ptr(), 1, 64, s) },
-		"Prefetch":             func(s device.Stream) error { return gpu.Prefetch(mem.Ptr(), 64, s) },
-		"PrefetchToHost":       func(s device.Stream) error { return gpu.PrefetchToHost(mem.Ptr(), 64, s) },
+		"Copy":            func(s device.Stream) error { return g.Copy(ranges, s) },
+		"Copy of nothing": func(s device.Stream) error { return g.Copy(nil, s) },
+		"Memset":          func(s device.Stream) error { return g.Memset(mem.Ptr(), 1, 64, s) },
+		"Prefetch":        func(s device.Stream) error { return g.Prefetch(mem.Ptr(), 64, s) },
+		"PrefetchToHost":  func(s device.Stream) error { return g.PrefetchToHost(mem.Ptr(), 64, s) },
 		"Upload": func(s device.Stream) error {
-			e, err := gpu.Upload(background, ranges, s)
+			e, err := g.Upload(background, ranges, s)
 			if err == nil {
 				err = e.Close()
 			}
 			return err
 		},
 	}
-	stream := func(d device.Device) device.Stream {
-		s, err := d.NewStream()
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, s.Close()) })
-		return s
-	}
-	quiet := func() {
-		for _, d := range []*cudaalloc.Device{gpu, second, stranger} {
-			require.NoError(t, d.Flush(background))
-			done := make(chan struct{})
-			d.AfterWork(func() { close(done) })
-			<-done
+	for _, d := range []*cudaalloc.Device{g.Device, g.Pinned(), g.Managed()} {
+		work["Allocate "+d.ID().String()] = func(s device.Stream) error {
+			memory, err := d.Allocate(background, 64, s)
+			if err == nil {
+				err = memory.Free(s)
+			}
+			return err
 		}
+		work["Free "+d.ID().String()] = func(s device.Stream) error { return m.On(t, d).Ready(64).Free(s) }
 	}
+	cpu := cudatest.NewStream(t, device.CPUDevice())
+	const ofCPU, ofOther = "stream of cpu, want one of cuda", "stream of cuda:0 of another driver, want one of cuda"
 	for call, do := range work {
 		for of, row := range map[string]struct {
 			s    device.Stream
 			want string // "" accepts
 		}{
 			"nil":                       {nil, ""},
-			"the GPU":                   {stream(gpu), ""},
-			"the second GPU":            {stream(second), ""},
-			"another's":                 {theirStream{stream(gpu)}, ""},
-			"the CPU":                   {stream(device.CPUDevice()), "stream of cpu, want one of cuda"},
-			"another driver":            {stream(stranger), "stream of cuda:0 of another driver, want one of cuda"},
-			"another's, of the second":  {theirStream{stream(second)}, "stream of cuda:1, want one of cuda"},
-			"another's, of the CPU":     {theirStream{stream(device.CPUDevice())}, "stream of cpu, want one of cuda"},
-			"another's, another driver": {theirStream{stream(stranger)}, "stream of cuda:0 of another driver, want one of cuda"},
+			"the GPU":                   {g.Stream(), ""},
+			"the second GPU":            {second.Stream(), ""},
+			"another's":                 {theirStream{g.Stream()}, ""},
+			"the CPU":                   {cpu, ofCPU},
+			"another driver":            {stranger.Stream(), ofOther},
+			"another's, of the second":  {theirStream{second.Stream()}, "stream of cuda:1, want one of cuda"},
+			"another's, of the CPU":     {theirStream{cpu}, ofCPU},
+			"another's, another driver": {theirStream{stranger.Stream()}, ofOther},
 		} {
-			err := do(row.s)
-			if row.want == "" {
-				assert.NoError(t, err, "%s on a stream of %s", call, of)
-			} else {
-				assert.ErrorContains(t, err, row.want, "%s on a stream of %s", call, of)
+			refused(t, do(row.s), row.want, "%s on a stream of %s", call, of)
+			for _, d := range []cudatest.GPU{g, second, stranger} { // the next row uses the memory anew
+				done := make(chan struct{})
+				d.AfterWork(func() { close(done) })
+				<-done
+				require.NoError(t, d.Flush(background))
 			}
-			quiet()
 		}
 	}
 
-	event := func(d device.Device) device.Event {
-		e, err := d.NewEvent()
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, e.Close()) })
-		return e
-	}
+	cpuEvent, err := device.CPUDevice().NewEvent()
+	require.NoError(t, err)
+	const otherDriver = "event of cuda:0 of another driver, want one of cuda:0"
 	for of, row := range map[string]struct {
 		e            device.Event
 		record, wait string
 	}{
-		"the GPU":        {event(gpu), "", ""},
-		"page-locked":    {event(gpu.Pinned()), "", ""},
-		"another's":      {theirEvent{event(gpu)}, "", ""},
-		"the second GPU": {event(second), "event of cuda:1, want one of cuda:0", ""},
-		"the CPU":        {event(device.CPUDevice()), "want one of cuda:0", "want one of cuda:0"},
-		"another driver": {event(stranger), "event of cuda:0 of another driver, want one of cuda:0", "event of cuda:0 of another driver, want one of cuda:0"},
+		"the GPU":        {g.Event(g.Legacy()), "", ""},
+		"page-locked":    {m.On(t, g.Pinned()).Event(g.Legacy()), "", ""},
+		"another's":      {theirEvent{g.Event(g.Legacy())}, "", ""},
+		"the second GPU": {second.Event(second.Legacy()), "event of cuda:1, want one of cuda:0", ""},
+		"the CPU":        {cpuEvent, "want one of cuda:0", "want one of cuda:0"},
+		"another driver": {stranger.Event(stranger.Legacy()), otherDriver, otherDriver},
 		"nil":            {nil, "no event", "no event"},
 		"a nil pointer":  {(*cudaalloc.Event)(nil), "no event", "no event"},
 	} {
-		for call, check := range map[string]struct {
-			do   func(device.Event) error
-			want string
-		}{"Record": {gpu.Legacy().Record, row.record}, "WaitEvent": {gpu.Legacy().WaitEvent, row.wait}} {
-			err := check.do(row.e)
-			if check.want == "" {
-				assert.NoError(t, err, "%s with an event of %s", call, of)
-			} else {
-				assert.ErrorContains(t, err, check.want, "%s with an event of %s", call, of)
-			}
-		}
+		refused(t, g.Legacy().Record(row.e), row.record, "Record with an event of %s", of)
+		refused(t, g.Legacy().WaitEvent(row.e), row.wait, "WaitEvent with an event of %s", of)
 	}
 	var none *cudaalloc.Stream
-	assert.Error(t, none.Record(event(gpu)))
-	assert.Error(t, none.WaitEvent(event(gpu)))
+	assert.Error(t, none.Record(g.Event(g.Legacy())))
+	assert.Error(t, none.WaitEvent(g.Event(g.Legacy())))
+}
 
-	quiet()
-	require.NoError(t, mem.Free(nil))
-	require.NoError(t, from.Free(nil))
+// refused asserts that the error has the text, or that there is none if the text is empty.
+func refused(t *testing.T, err error, want string, what ...any) {
+	t.Helper()
+	if want == "" {
+		assert.NoError(t, err, what...)
+	} else {
+		assert.ErrorContains(t, err, want, what...)
+	}
 }
