@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // contextRules hold for every device.
@@ -39,14 +38,12 @@ var heldContextRules = []rule{
 			ended, cancel := context.WithCancel(background)
 			cancel()
 			var err error
-			within(t, name+" with a context that has ended", func() error { err = wait(ended); return nil })
+			within(t, name+" with a context that has ended", func() { err = wait(ended) })
 			assert.ErrorIs(t, err, context.Canceled, name)
 		}
 		open()
-		within(t, "the work that was waited for", func() error { return s.Synchronize(background) })
-		done, err := e.Query()
-		require.NoError(t, err)
-		assert.True(t, done)
+		within(t, "the work that was waited for", func() { check(s.Synchronize(background)) })
+		assert.True(t, must(e.Query()))
 	}},
 	{"a context ends a wait for an event that others wait for", func(t T, c *contract) {
 		_, e, open := c.stuck(t)
@@ -59,7 +56,7 @@ var heldContextRules = []rule{
 		assert.Empty(t, stays, "the others still wait")
 		open()
 		for range 2 {
-			within(t, "the others", func() error { return <-stays })
+			within(t, "the others", func() { check(<-stays) })
 		}
 	}},
 }
@@ -87,11 +84,10 @@ func endsInTime(t T, what string, f func(context.Context) error) {
 	defer cancel()
 	var err error
 	var late time.Duration
-	within(t, what, func() error {
+	within(t, what, func() {
 		err = f(ctx)
 		deadline, _ := ctx.Deadline()
 		late = time.Since(deadline)
-		return nil
 	})
 	assert.ErrorIs(t, err, context.DeadlineExceeded, what)
 	assert.Less(t, late, maxDelay, what)

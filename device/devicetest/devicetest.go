@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -132,7 +131,10 @@ func Rules(dev device.Device, opts ...Option) []Rule {
 		for _, r := range group {
 			rules = append(rules, Rule{Name: r.name, Timed: i >= len(all), Test: func(t T) {
 				t.Cleanup(func() { c.nothingLives(t) }) // the last one
-				r.test(t, c)
+				if err := attempt(func() { r.test(t, c) }); err != nil {
+					t.Errorf("%v", err)
+					t.FailNow()
+				}
 			}})
 		}
 	}
@@ -157,7 +159,7 @@ func (c *contract) nothingLives(t T) {
 		return
 	}
 	var bytes int64
-	within(t, "the end of what waits to be freed", func() (err error) { bytes, err = c.live(); return err })
+	within(t, "the end of what waits to be freed", func() { bytes = must(c.live()) })
 	assert.Zero(t, bytes, "bytes that were not freed")
 }
 
@@ -175,10 +177,8 @@ var deviceRules = []rule{
 
 var registryRules = []rule{
 	{"the registry opens the same device", func(t T, c *contract) {
-		first, err := device.Open(c.ID())
-		require.NoError(t, err)
-		again, err := device.Open(c.ID())
-		require.NoError(t, err)
+		first := must(device.Open(c.ID()))
+		again := must(device.Open(c.ID()))
 		assert.Equal(t, first, again)
 		assert.Equal(t, c.Device, first)
 	}},

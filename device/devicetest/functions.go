@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -33,13 +32,11 @@ var functionRules = []rule{
 		open()
 		received(t, "the first function", entered)
 		called := make(chan struct{}, 2)
-		within(t, "new functions, memory and streams", func() error {
+		within(t, "new functions, memory and streams", func() {
 			c.AfterWork(func() { called <- struct{}{} })
-			if err := s.Record(e); err != nil {
-				return err
-			}
+			check(s.Record(e))
 			e.OnComplete(func() { called <- struct{}{} })
-			return oneRound(c, 1<<20, 3)
+			check(oneRound(c, 1<<20, 3))
 		})
 		received(t, "one more function", called)
 		received(t, "and another", called)
@@ -56,7 +53,7 @@ var functionRules = []rule{
 		c.AfterWork(work)
 		open()
 		for range 2 {
-			within(t, "a function that allocates and waits", func() error { return <-results })
+			within(t, "a function that allocates and waits", func() { check(<-results) })
 		}
 	}},
 	{"a function that panics ends nothing but itself", func(t T, c *contract) {
@@ -77,11 +74,11 @@ var functionRules = []rule{
 		for i := range functions {
 			on := []device.Stream{free, s}[i%2]
 			e := c.event(t)
-			require.NoError(t, on.Record(e))
+			check(on.Record(e))
 			e.OnComplete(function(2 * i))
 			c.AfterWork(function(2*i + 1))
 			if i%3 == 0 {
-				require.NoError(t, e.Close(), "before it is complete, or after")
+				check(e.Close()) // before it is complete, or after
 			}
 			if i == functions/2 {
 				open()
@@ -118,15 +115,14 @@ func (c *contract) endsOnlyItself(t T, f func()) {
 	for range 2 * bad {
 		received(t, "the other functions", called)
 	}
-	within(t, "work afterwards", func() error { return oneRound(c, 1<<20, 7) })
+	within(t, "work afterwards", func() { check(oneRound(c, 1<<20, 7)) })
 	if c.panics == nil {
 		return
 	}
-	within(t, "the count of functions that did not return", func() error {
+	within(t, "the count of functions that did not return", func() {
 		for c.panics() < before+2*bad {
 			runtime.Gosched()
 		}
-		return nil
 	})
 	assert.Equal(t, before+2*bad, c.panics())
 }

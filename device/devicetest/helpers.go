@@ -33,8 +33,7 @@ func (c *contract) owned(t T, size int64, s device.Stream) device.Memory {
 
 func ownedOn(t T, dev device.Device, size int64, s device.Stream) device.Memory {
 	t.Helper()
-	m, err := dev.Allocate(background, size, s)
-	require.NoError(t, err)
+	m := must(dev.Allocate(background, size, s))
 	o := &owned{Memory: m}
 	t.Cleanup(func() {
 		if !o.freed {
@@ -76,8 +75,7 @@ func (c *contract) stream(t T) device.Stream { return streamOf(t, c.Device) }
 
 func streamOf(t T, dev device.Device) device.Stream {
 	t.Helper()
-	s, err := dev.NewStream()
-	require.NoError(t, err)
+	s := must(dev.NewStream())
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
@@ -87,8 +85,7 @@ func (c *contract) event(t T) device.Event { return eventOf(t, c.Device) }
 
 func eventOf(t T, dev device.Device) device.Event {
 	t.Helper()
-	e, err := dev.NewEvent()
-	require.NoError(t, err)
+	e := must(dev.NewEvent())
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })
 	return e
 }
@@ -96,8 +93,7 @@ func eventOf(t T, dev device.Device) device.Event {
 // upload uploads, and has the event closed at the end of the rule.
 func (c *contract) upload(t T, list []device.Range, s device.Stream) device.Event {
 	t.Helper()
-	e, err := c.Upload(background, list, s)
-	require.NoError(t, err)
+	e := must(c.Upload(background, list, s))
 	require.NotNil(t, e)
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })
 	return e
@@ -121,17 +117,15 @@ func (c *contract) Memset(p device.Ptr, value byte, size int64, s device.Stream)
 // settle waits for the default stream, on which allocate allocates.
 func settle(t T, dev device.Device) {
 	t.Helper()
-	s, err := dev.WrapStream(0)
-	require.NoError(t, err)
-	require.NoError(t, s.Synchronize(background))
+	s := must(dev.WrapStream(0))
+	check(s.Synchronize(background))
 }
 
 // held holds s back until open is called; at the latest, that is at the end of the rule.
 func (c *contract) held(t T, s device.Stream) (open func()) {
 	t.Helper()
 	settle(t, c.Device)
-	let, err := c.hold(s)
-	require.NoError(t, err)
+	let := must(c.hold(s))
 	open = sync.OnceFunc(let)
 	t.Cleanup(open)
 	return open
@@ -178,15 +172,15 @@ func (c *contract) write(t T, to device.Ptr, b []byte) {
 	t.Helper()
 	settle(t, c.Device)
 	s := c.stream(t)
-	require.NoError(t, c.Copy(one(to, pin(t, b).at(0), len(b)), s))
-	require.NoError(t, s.Synchronize(background))
+	check(c.Copy(one(to, pin(t, b).at(0), len(b)), s))
+	check(s.Synchronize(background))
 }
 
 // read copies n bytes of memory to the host, after the work on s.
 func (c *contract) read(t T, from device.Ptr, n int, s device.Stream) []byte {
 	t.Helper()
 	dst := pin(t, make([]byte, n))
-	require.NoError(t, c.Copy(one(dst.at(0), from, n), s))
-	require.NoError(t, s.Synchronize(background))
+	check(c.Copy(one(dst.at(0), from, n), s))
+	check(s.Synchronize(background))
 	return dst
 }

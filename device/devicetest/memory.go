@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -43,8 +42,7 @@ var memoryRules = []rule{
 	}},
 	{"memory is freed once", func(t T, c *contract) {
 		for _, size := range []int64{0, 16} {
-			m, err := c.Allocate(background, size, nil)
-			require.NoError(t, err)
+			m := must(c.Allocate(background, size, nil))
 			assert.NoError(t, m.Free(nil))
 			assert.Error(t, m.Free(nil))
 		}
@@ -53,10 +51,10 @@ var memoryRules = []rule{
 		s := c.stream(t)
 		for range 50 {
 			m := c.owned(t, 1<<16, s)
-			require.NoError(t, c.Memset(m.Ptr(), 1, 1<<16, s))
-			require.NoError(t, m.Free(s))
+			check(c.Memset(m.Ptr(), 1, 1<<16, s))
+			check(m.Free(s))
 		}
-		require.NoError(t, s.Synchronize(background))
+		check(s.Synchronize(background))
 	}},
 }
 
@@ -67,12 +65,12 @@ var copyRules = []rule{
 		want := pattern(n, 7)
 		c.write(t, a.Ptr(), want)
 		s := c.stream(t)
-		require.NoError(t, c.Copy(one(b.Ptr(), a.Ptr(), n), s))
+		check(c.Copy(one(b.Ptr(), a.Ptr(), n), s))
 		assert.Equal(t, want, c.read(t, b.Ptr(), n, s))
 
 		src, dst := pin(t, pattern(n, 9)), pin(t, make([]byte, n))
-		require.NoError(t, c.Copy(one(dst.at(0), src.at(0), n), s), "from host to host")
-		require.NoError(t, s.Synchronize(background))
+		check(c.Copy(one(dst.at(0), src.at(0), n), s)) // from host to host
+		check(s.Synchronize(background))
 		assert.Equal(t, pattern(n, 9), []byte(dst))
 	}},
 	{"copies need no alignment", func(t T, c *contract) {
@@ -81,7 +79,7 @@ var copyRules = []rule{
 		c.write(t, m.Ptr(), make([]byte, n))
 		src := pin(t, pattern(n, 1))
 		s := c.stream(t)
-		require.NoError(t, c.Copy(one(m.Ptr()+7, src.at(3), 101), s))
+		check(c.Copy(one(m.Ptr()+7, src.at(3), 101), s))
 		want := make([]byte, n)
 		copy(want[7:], src[3:104])
 		assert.Equal(t, want, c.read(t, m.Ptr(), n, s))
@@ -97,7 +95,7 @@ var copyRules = []rule{
 		}
 		list = append(list, one(m.Ptr(), src.at(0), 0)...)
 		s := c.stream(t)
-		require.NoError(t, c.Copy(list, s))
+		check(c.Copy(list, s))
 		got := c.read(t, m.Ptr(), n*pieces, s)
 		for i := range pieces {
 			assert.Equal(t, []byte(src[i*n:(i+1)*n]), got[(pieces-1-i)*n:(pieces-i)*n])
@@ -114,8 +112,8 @@ var memsetRules = []rule{
 		c.write(t, m.Ptr(), make([]byte, n))
 		s := c.stream(t)
 		assert.Error(t, c.Memset(m.Ptr(), 0, -1, s))
-		require.NoError(t, c.Memset(m.Ptr()+16, 0xab, 100, s))
-		require.NoError(t, c.Memset(m.Ptr(), 0xcd, 0, s))
+		check(c.Memset(m.Ptr()+16, 0xab, 100, s))
+		check(c.Memset(m.Ptr(), 0xcd, 0, s))
 		want := make([]byte, n)
 		copy(want[16:], repeated(100, 0xab))
 		assert.Equal(t, want, c.read(t, m.Ptr(), n, s))

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -17,7 +16,7 @@ var orderRules = []rule{
 		settle(t, c.Device)
 		s := c.stream(t)
 		for v := range 50 {
-			require.NoError(t, c.Memset(m.Ptr(), byte(v), n, s))
+			check(c.Memset(m.Ptr(), byte(v), n, s))
 		}
 		assert.Equal(t, repeated(n, 49), c.read(t, m.Ptr(), n, s))
 	}},
@@ -33,9 +32,7 @@ var orderRules = []rule{
 	}},
 	{"an event that was never recorded is complete", func(t T, c *contract) {
 		e := c.event(t)
-		done, err := e.Query()
-		require.NoError(t, err)
-		assert.True(t, done)
+		assert.True(t, must(e.Query()))
 		assert.NoError(t, e.Synchronize(background))
 		assert.NoError(t, c.stream(t).WaitEvent(e))
 	}},
@@ -46,17 +43,15 @@ var orderRules = []rule{
 		producer, consumer := c.stream(t), c.stream(t)
 		e := c.event(t)
 		for round := range 20 {
-			require.NoError(t, c.Memset(a.Ptr(), byte(round), n, producer))
-			require.NoError(t, producer.Record(e))
-			require.NoError(t, consumer.WaitEvent(e))
-			require.NoError(t, c.Copy(one(b.Ptr(), a.Ptr(), n), consumer))
-			require.NoError(t, consumer.Record(e))
-			require.NoError(t, producer.WaitEvent(e))
+			check(c.Memset(a.Ptr(), byte(round), n, producer))
+			check(producer.Record(e))
+			check(consumer.WaitEvent(e))
+			check(c.Copy(one(b.Ptr(), a.Ptr(), n), consumer))
+			check(consumer.Record(e))
+			check(producer.WaitEvent(e))
 			assert.Equal(t, repeated(n, byte(round)), c.read(t, b.Ptr(), n, consumer))
-			require.NoError(t, e.Synchronize(background))
-			done, err := e.Query()
-			require.NoError(t, err)
-			assert.True(t, done)
+			check(e.Synchronize(background))
+			assert.True(t, must(e.Query()))
 		}
 	}},
 	{"memory allocated in stream order is ready on that stream", func(t T, c *contract) {
@@ -69,35 +64,31 @@ var orderRules = []rule{
 	}},
 	{"foreign handles are borrowed", func(t T, c *contract) {
 		s, e := c.stream(t), c.event(t)
-		borrowedStream, err := c.WrapStream(s.Handle())
-		require.NoError(t, err)
+		borrowedStream := must(c.WrapStream(s.Handle()))
 		assert.Equal(t, s.Handle(), borrowedStream.Handle())
-		borrowedEvent, err := c.WrapEvent(e.Handle())
-		require.NoError(t, err)
+		borrowedEvent := must(c.WrapEvent(e.Handle()))
 		assert.Equal(t, e.Handle(), borrowedEvent.Handle())
-		require.NoError(t, borrowedStream.Record(borrowedEvent))
-		require.NoError(t, borrowedEvent.Synchronize(background))
-		require.NoError(t, borrowedStream.Close())
-		require.NoError(t, borrowedEvent.Close())
-		require.NoError(t, s.Record(e), "the owners' still live")
-		require.NoError(t, s.Synchronize(background))
+		check(borrowedStream.Record(borrowedEvent))
+		check(borrowedEvent.Synchronize(background))
+		check(borrowedStream.Close())
+		check(borrowedEvent.Close())
+		check(s.Record(e)) // the owners' still live
+		check(s.Synchronize(background))
 	}},
 	{"closing twice is allowed", func(t T, c *contract) {
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := must(c.NewStream())
 		assert.NoError(t, s.Close())
 		assert.NoError(t, s.Close())
-		e, err := c.NewEvent()
-		require.NoError(t, err)
+		e := must(c.NewEvent())
 		assert.NoError(t, e.Close())
 		assert.NoError(t, e.Close())
 	}},
 	{"a context ends a wait that lasts", func(t T, c *contract) {
 		ctx, cancel := context.WithCancel(background)
 		s, e := c.stream(t), c.event(t)
-		require.NoError(t, s.Record(e))
-		require.NoError(t, s.Synchronize(ctx))
-		require.NoError(t, e.Synchronize(ctx))
+		check(s.Record(e))
+		check(s.Synchronize(ctx))
+		check(e.Synchronize(ctx))
 		cancel()
 		// A wait that is over may be reported as that, or as cancelled.
 		for _, err := range []error{s.Synchronize(ctx), e.Synchronize(ctx)} {
@@ -112,9 +103,9 @@ var orderRules = []rule{
 		settle(t, c.Device)
 		s, e := c.stream(t), c.event(t)
 		for range 10 {
-			require.NoError(t, c.Memset(m.Ptr(), 1, n, s))
+			check(c.Memset(m.Ptr(), 1, n, s))
 		}
-		require.NoError(t, s.Record(e))
+		check(s.Record(e))
 		assert.NoError(t, completeAfterWork(c, e)())
 	}},
 }
@@ -130,20 +121,18 @@ var pendingRules = []rule{
 		producer, consumer, third := c.stream(t), c.stream(t), c.stream(t)
 		e, end := c.event(t), c.event(t)
 		open := c.held(t, producer)
-		require.NoError(t, c.Memset(a.Ptr(), 2, n, producer))
-		require.NoError(t, producer.Record(e))
-		require.NoError(t, consumer.WaitEvent(e), "returns at once")
-		require.NoError(t, c.Memset(b.Ptr(), 3, n, consumer))
-		require.NoError(t, consumer.Record(end))
+		check(c.Memset(a.Ptr(), 2, n, producer))
+		check(producer.Record(e))
+		check(consumer.WaitEvent(e)) // returns at once
+		check(c.Memset(b.Ptr(), 3, n, consumer))
+		check(consumer.Record(end))
 		for _, pending := range []device.Event{e, end} {
-			done, err := pending.Query()
-			require.NoError(t, err)
-			assert.False(t, done)
+			assert.False(t, must(pending.Query()))
 		}
 		assert.Equal(t, repeated(n, 1), c.read(t, a.Ptr(), n, third), "a stream that waits for nothing goes ahead")
 		assert.Equal(t, repeated(n, 1), c.read(t, b.Ptr(), n, third))
 		open()
-		require.NoError(t, end.Synchronize(background))
+		check(end.Synchronize(background))
 		assert.Equal(t, repeated(n, 2), c.read(t, a.Ptr(), n, third))
 		assert.Equal(t, repeated(n, 3), c.read(t, b.Ptr(), n, third))
 	}},
@@ -152,8 +141,8 @@ var pendingRules = []rule{
 		m := c.allocate(t, n)
 		s, e := c.stream(t), c.event(t)
 		open := c.held(t, s)
-		require.NoError(t, c.Memset(m.Ptr(), 5, n, s))
-		require.NoError(t, s.Record(e))
+		check(c.Memset(m.Ptr(), 5, n, s))
+		check(s.Record(e))
 		ctx, cancel := context.WithCancel(background)
 		waits := make(chan error, 2)
 		go func() { waits <- s.Synchronize(ctx) }()
@@ -167,16 +156,14 @@ var pendingRules = []rule{
 	{"recording again does not move a wait", func(t T, c *contract) {
 		first, second, consumer := c.stream(t), c.stream(t), c.stream(t)
 		e := c.event(t)
-		require.NoError(t, first.Record(e))
-		require.NoError(t, consumer.WaitEvent(e))
+		check(first.Record(e))
+		check(consumer.WaitEvent(e))
 		open := c.held(t, second)
-		require.NoError(t, second.Record(e))
-		require.NoError(t, consumer.Synchronize(background), "waits for the first record only")
-		done, err := e.Query()
-		require.NoError(t, err)
-		assert.False(t, done, "asks for the latest record")
+		check(second.Record(e))
+		check(consumer.Synchronize(background)) // waits for the first record only
+		assert.False(t, must(e.Query()), "asks for the latest record")
 		open()
-		require.NoError(t, e.Synchronize(background))
+		check(e.Synchronize(background))
 	}},
 	{"closing waits for nothing and loses nothing", func(t T, c *contract) {
 		const n = 1024
@@ -184,23 +171,21 @@ var pendingRules = []rule{
 		producer, consumer := c.stream(t), c.stream(t)
 		e := c.event(t)
 		open := c.held(t, producer)
-		require.NoError(t, c.Memset(a.Ptr(), 9, n, producer))
-		require.NoError(t, producer.Record(e))
-		require.NoError(t, consumer.WaitEvent(e))
-		require.NoError(t, producer.Close())
-		require.NoError(t, e.Close())
+		check(c.Memset(a.Ptr(), 9, n, producer))
+		check(producer.Record(e))
+		check(consumer.WaitEvent(e))
+		check(producer.Close())
+		check(e.Close())
 		fresh := c.event(t)
-		done, err := fresh.Query()
-		require.NoError(t, err)
-		assert.True(t, done, "a new event was never recorded, whatever it was before")
-		require.NoError(t, c.Memset(a.Ptr(), 8, n/2, consumer), "after the other half")
+		assert.True(t, must(fresh.Query()), "a new event was never recorded, whatever it was before")
+		check(c.Memset(a.Ptr(), 8, n/2, consumer)) // after the other half
 		open()
 		assert.Equal(t, append(repeated(n/2, 8), repeated(n/2, 9)...), c.read(t, a.Ptr(), n, consumer))
 	}},
 	{"closing ends no wait", func(t T, c *contract) {
 		s, e := c.stream(t), c.event(t)
 		open := c.held(t, s)
-		require.NoError(t, s.Record(e))
+		check(s.Record(e))
 		ctx, cancel := context.WithCancel(background)
 		cancelled := make(chan error, 2)
 		go func() { cancelled <- e.Synchronize(ctx) }()
@@ -229,7 +214,7 @@ var pendingRules = []rule{
 		}
 		assert.NoError(t, other.Synchronize(background))
 		open()
-		require.NoError(t, s.Synchronize(background))
+		check(s.Synchronize(background))
 		for _, o := range others {
 			assert.Equal(t, repeated(n, 0xee), c.read(t, o.Ptr(), n, other))
 			assert.NoError(t, o.Free(other))
@@ -238,7 +223,7 @@ var pendingRules = []rule{
 	{"a function runs only after held work", func(t T, c *contract) {
 		s, e := c.stream(t), c.event(t)
 		open := c.held(t, s)
-		require.NoError(t, s.Record(e))
+		check(s.Record(e))
 		result := completeAfterWork(c, e) // returns at once
 		open()
 		assert.NoError(t, result())

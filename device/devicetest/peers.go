@@ -2,7 +2,6 @@ package devicetest
 
 import (
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // peerRules need other devices.
@@ -16,11 +15,11 @@ var peerRules = []rule{
 			c.write(t, here.Ptr(), pattern(n, byte(i)))
 			out, in := c.stream(t), streamOf(t, peer)
 			e := c.event(t)
-			require.NoError(t, c.Copy(one(there.Ptr(), here.Ptr(), n), out))
-			require.NoError(t, out.Record(e))
-			require.NoError(t, in.WaitEvent(e))
-			require.NoError(t, peer.Copy(one(back.Ptr(), there.Ptr(), n), in))
-			require.NoError(t, in.Synchronize(background))
+			check(c.Copy(one(there.Ptr(), here.Ptr(), n), out))
+			check(out.Record(e))
+			check(in.WaitEvent(e))
+			check(peer.Copy(one(back.Ptr(), there.Ptr(), n), in))
+			check(in.Synchronize(background))
 			assert.Equal(t, pattern(n, byte(i)), c.read(t, back.Ptr(), n, out), peer.ID())
 		}
 	}},

@@ -31,7 +31,7 @@ var stagerRules = []rule{
 		c.upload(t, list, s)
 		clear(src)
 		assert.Equal(t, pattern(n*pieces, 5), c.read(t, m.Ptr(), n*pieces, s))
-		require.NoError(t, c.upload(t, nil, s).Synchronize(background), "an empty list is no work")
+		check(c.upload(t, nil, s).Synchronize(background)) // an empty list is no work
 		_, err := c.Upload(background, []device.Range{{Dst: m.Ptr(), Src: addressOf(src), Size: -1}}, s)
 		assert.Error(t, err)
 	}},
@@ -47,15 +47,14 @@ var stagerRules = []rule{
 	}},
 	{"host memory of the device is copied from and to", func(t T, c *contract) {
 		const n = 5000
-		host, err := c.AllocateHost(background, n)
-		require.NoError(t, err)
+		host := must(c.AllocateHost(background, n))
 		t.Cleanup(func() {
 			quiet(c.Device)
 			assert.NoError(t, host.Free(nil))
 			assert.Error(t, host.Free(nil))
 		})
 		assert.EqualValues(t, n, host.Size())
-		_, err = c.AllocateHost(background, -1)
+		_, err := c.AllocateHost(background, -1)
 		assert.Error(t, err)
 		m := c.owned(t, n, nil)
 		settle(t, c.Device)
@@ -63,10 +62,10 @@ var stagerRules = []rule{
 		b := hostBytes(host.Ptr(), n)
 		copy(b, pattern(n, 8))
 		c.upload(t, one(m.Ptr(), host.Ptr(), n), s)
-		require.NoError(t, s.Synchronize(background))
+		check(s.Synchronize(background))
 		clear(b)
-		require.NoError(t, c.Copy(one(host.Ptr(), m.Ptr(), n), s))
-		require.NoError(t, s.Synchronize(background))
+		check(c.Copy(one(host.Ptr(), m.Ptr(), n), s))
+		check(s.Synchronize(background))
 		assert.Equal(t, pattern(n, 8), b)
 	}},
 	{"an upload on a stream of another platform is refused, and not done", func(t T, c *contract) {
@@ -122,14 +121,12 @@ var heldStagerRules = []rule{
 			events = append(events, c.upload(t, list, s))
 		}
 		for _, e := range events {
-			done, err := e.Query()
-			require.NoError(t, err)
-			assert.False(t, done)
+			assert.False(t, must(e.Query()))
 		}
-		require.NoError(t, events[0].Close(), "while it is pending")
+		check(events[0].Close()) // while it is pending
 		clear(src)
 		open()
-		require.NoError(t, events[1].Synchronize(background))
+		check(events[1].Synchronize(background))
 		assert.Equal(t, pattern(n, 3), c.read(t, m.Ptr(), n, c.stream(t)))
 		// Many more uploads: an event that its holder closed may be used again, by one.
 		for v := range 300 {
@@ -137,50 +134,29 @@ var heldStagerRules = []rule{
 			again := c.upload(t, one(m.Ptr(), addressOf(src), n), s)
 			runtime.KeepAlive(src)
 			if v%2 == 0 {
-				require.NoError(t, again.Close())
+				check(again.Close())
 			}
 		}
-		require.NoError(t, s.Synchronize(background))
+		check(s.Synchronize(background))
 		assert.Equal(t, pattern(n, 299%256), c.read(t, m.Ptr(), n, s))
 	}},
 }
 
 // stagerIsolationRules are isolationRules of device.Stager.
 var stagerIsolationRules = []rule{
-	isolated("page-locked memory", func(c *contract, _ device.Stream) error {
+	isolated("page-locked memory", func(c *contract, _ device.Stream) {
 		for range 20 {
-			m, err := c.AllocateHost(background, 1<<20)
-			if err != nil {
-				return err
-			}
-			if err := m.Free(nil); err != nil {
-				return err
-			}
+			check(must(c.AllocateHost(background, 1<<20)).Free(nil))
 		}
-		return nil
 	}),
-	isolated("uploads and copies", func(c *contract, other device.Stream) error {
+	isolated("uploads and copies", func(c *contract, other device.Stream) {
 		const n = 10_000
-		var both [2]device.Memory
-		for i := range both {
-			m, err := c.Allocate(background, n, other)
-			if err != nil {
-				return err
-			}
-			both[i] = m
-		}
-		if err := c.uploads(background, both[0].Ptr(), make([]byte, n), other); err != nil {
-			return err
-		}
-		if err := c.Copy(one(both[1].Ptr(), both[0].Ptr(), n), other); err != nil {
-			return err
-		}
-		for _, m := range both {
-			if err := m.Free(other); err != nil {
-				return err
-			}
-		}
-		return other.Synchronize(background)
+		a, b := must(c.Allocate(background, n, other)), must(c.Allocate(background, n, other))
+		check(c.uploads(background, a.Ptr(), make([]byte, n), other))
+		check(c.Copy(one(b.Ptr(), a.Ptr(), n), other))
+		check(a.Free(other))
+		check(b.Free(other))
+		check(other.Synchronize(background))
 	}),
 	{"a thousand small uploads on a held stream hold up no other upload", func(t T, c *contract) {
 		if c.CPUAccessible() {
@@ -190,13 +166,13 @@ var stagerIsolationRules = []rule{
 		m, other := c.allocate(t, n*uploads), c.allocate(t, n)
 		s, _, open := c.stuck(t)
 		for i := range uploads {
-			within(t, fmt.Sprint("upload ", i), func() error {
-				return c.uploads(background, m.Ptr()+device.Ptr(i*n), repeated(n, byte(i)), s)
+			within(t, fmt.Sprint("upload ", i), func() {
+				check(c.uploads(background, m.Ptr()+device.Ptr(i*n), repeated(n, byte(i)), s))
 			})
 		}
 		c.uploadsGoOn(t, other)
 		open()
-		require.NoError(t, s.Synchronize(background))
+		check(s.Synchronize(background))
 		got := c.read(t, m.Ptr(), n*uploads, s)
 		for i := range uploads {
 			require.Equal(t, repeated(n, byte(i)), got[i*n:(i+1)*n], "upload %d", i)
@@ -213,15 +189,14 @@ var stagerIsolationRules = []rule{
 		go func() { large <- c.uploads(background, m.Ptr(), content, s) }()
 		c.uploadsGoOn(t, other) // with some of it staged
 		for i := range pieces { // and with all that may be
-			small, err := c.Allocate(background, 64, nil)
-			require.NoError(t, err)
+			small := must(c.Allocate(background, 64, nil))
 			settle(t, c.Device)
 			c.uploadsGoOn(t, small)
-			within(t, fmt.Sprint("a free beside upload ", i), func() error { return small.Free(nil) })
+			within(t, fmt.Sprint("a free beside upload ", i), func() { check(small.Free(nil)) })
 		}
 		open()
-		within(t, "the large upload", func() error { return <-large })
-		require.NoError(t, s.Synchronize(background))
+		within(t, "the large upload", func() { check(<-large) })
+		check(s.Synchronize(background))
 		for i := range pieces {
 			assert.Equal(t, byte(i+1), c.read(t, m.Ptr()+device.Ptr(i*n), 1, s)[0])
 			assert.Equal(t, byte(i+101), c.read(t, m.Ptr()+device.Ptr((i+1)*n-1), 1, s)[0])
@@ -238,7 +213,7 @@ var stagerIsolationRules = []rule{
 			endsInTime(t, "Upload", func(ctx context.Context) error { return c.uploads(ctx, m.Ptr(), content, s) })
 		}
 		open()
-		within(t, "an upload afterwards", func() error { return c.uploads(background, m.Ptr(), content, s) })
+		within(t, "an upload afterwards", func() { check(c.uploads(background, m.Ptr(), content, s)) })
 		assert.Equal(t, []byte{1}, c.read(t, m.Ptr(), 1, s))
 		assert.Equal(t, []byte{pieces + 100}, c.read(t, m.Ptr()+n*pieces-1, 1, s))
 	}},
@@ -271,17 +246,10 @@ func (c *contract) uploads(ctx context.Context, to device.Ptr, b []byte, s devic
 // uploadsGoOn uploads to m on a stream that nothing holds, and waits.
 func (c *contract) uploadsGoOn(t T, m device.Memory) {
 	t.Helper()
-	within(t, "an upload on another stream", func() error {
-		s, err := c.NewStream()
-		if err != nil {
-			return err
-		}
-		if err := c.uploads(background, m.Ptr(), make([]byte, m.Size()), s); err != nil {
-			return err
-		}
-		if err := s.Synchronize(background); err != nil {
-			return err
-		}
-		return s.Close()
+	within(t, "an upload on another stream", func() {
+		s := must(c.NewStream())
+		check(c.uploads(background, m.Ptr(), make([]byte, m.Size()), s))
+		check(s.Synchronize(background))
+		check(s.Close())
 	})
 }

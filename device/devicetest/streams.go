@@ -86,21 +86,18 @@ var streamRules = []rule{
 	}},
 	{"the stream with the handle 0 is the default stream, and can be used", func(t T, c *contract) {
 		const n = 64
-		s, err := c.WrapStream(0)
-		require.NoError(t, err)
+		s := must(c.WrapStream(0))
 		assert.Equal(t, c.stream(t).Device(), s.Device())
 		m := c.allocate(t, n)
 		src := pin(t, repeated(n, 3))
-		require.NoError(t, c.Copy(one(m.Ptr(), src.at(0), n), s))
+		check(c.Copy(one(m.Ptr(), src.at(0), n), s))
 		e := c.event(t)
-		require.NoError(t, s.Record(e))
-		require.NoError(t, s.WaitEvent(e))
-		require.NoError(t, s.Synchronize(background))
-		done, err := e.Query()
-		require.NoError(t, err)
-		assert.True(t, done)
+		check(s.Record(e))
+		check(s.WaitEvent(e))
+		check(s.Synchronize(background))
+		assert.True(t, must(e.Query()))
 		assert.Equal(t, repeated(n, 3), c.read(t, m.Ptr(), n, s))
-		require.NoError(t, s.Close())
+		check(s.Close())
 	}},
 }
 

@@ -1,12 +1,13 @@
 package devicetest
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -46,95 +47,55 @@ var threadRules = []rule{
 				assert.NoError(t, s.Close())
 			}
 		})
-		for name, call := range inOrder(
-			step{"allocate", func() (err error) { m, err = c.Allocate(background, n, nil); return }},
-			step{"new stream", func() (err error) { s, err = c.NewStream(); return }},
-			step{"new event", func() (err error) { e, err = c.NewEvent(); return }},
-			step{"default stream", func() error { return oneRound(c, n, 1) }},
-			step{"memset", func() error { return c.Memset(m.Ptr(), 6, n, nil) }},
-			step{"settle", func() error {
-				s, err := c.WrapStream(0)
-				if err != nil {
-					return err
-				}
-				return s.Synchronize(background)
-			}},
-			step{"copy", func() error { return c.Copy(one(got.at(0), m.Ptr(), n), s) }},
-			step{"record", func() error { return s.Record(e) }},
-			step{"wait", func() error { return s.WaitEvent(e) }},
-			step{"synchronize event", func() error { return e.Synchronize(background) }},
-			step{"query", func() error { _, err := e.Query(); return err }},
-			step{"synchronize stream", func() error { return s.Synchronize(background) }},
-			step{"free", func() error { freed := m; m = nil; return freed.Free(s) }},
-			step{"close event", func() error { return e.Close() }},
-			step{"close stream", func() error { return s.Close() }},
-		) {
-			require.NoError(t, onNewThread(call), name)
+		for _, step := range []func(){
+			func() { m = must(c.Allocate(background, n, nil)) },
+			func() { s = must(c.NewStream()) },
+			func() { e = must(c.NewEvent()) },
+			func() { check(oneRound(c, n, 1)) },
+			func() { check(c.Memset(m.Ptr(), 6, n, nil)) },
+			func() { check(must(c.WrapStream(0)).Synchronize(background)) },
+			func() { check(c.Copy(one(got.at(0), m.Ptr(), n), s)) },
+			func() { check(s.Record(e)) },
+			func() { check(s.WaitEvent(e)) },
+			func() { check(e.Synchronize(background)) },
+			func() { must(e.Query()) },
+			func() { check(s.Synchronize(background)) },
+			func() { freed := m; m = nil; check(freed.Free(s)) },
+			func() { check(e.Close()) },
+			func() { check(s.Close()) },
+		} {
+			check(onNewThread(step))
 		}
 		assert.Equal(t, repeated(n, 6), []byte(got))
 	}},
 }
 
-type step struct {
-	name string
-	call func() error
-}
-
-func inOrder(steps ...step) func(yield func(string, func() error) bool) {
-	return func(yield func(string, func() error) bool) {
-		for _, s := range steps {
-			if !yield(s.name, s.call) {
-				return
-			}
-		}
-	}
-}
-
-// onNewThread runs f on a thread of its own, which ends with it.
-func onNewThread(f func() error) error {
+// onNewThread is attempt on a thread of its own, which ends with it.
+func onNewThread(f func()) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		result <- f()
+		result <- attempt(f)
 	}()
 	return <-result
 }
 
-func oneRound(c *contract, n int, value byte) (err error) {
-	s, err := c.NewStream()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := s.Close(); err == nil {
-			err = closed
+// oneRound fills memory on a stream of its own, and reads it.
+func oneRound(c *contract, n int, value byte) error {
+	return attempt(func() {
+		s := must(c.NewStream())
+		defer func() { check(s.Close()) }()
+		m := must(c.Allocate(background, int64(n), s))
+		got, pins := make([]byte, n), new(runtime.Pinner)
+		defer pins.Unpin()
+		pins.Pin(&got[0])
+		err := c.Memset(m.Ptr(), value, int64(n), s)
+		if err == nil {
+			err = c.Copy(one(addressOf(got), m.Ptr(), n), s)
 		}
-	}()
-	m, err := c.Allocate(background, int64(n), s)
-	if err != nil {
-		return err
-	}
-	pins := new(runtime.Pinner)
-	defer pins.Unpin()
-	got := make([]byte, n)
-	pins.Pin(&got[0])
-	err = c.Memset(m.Ptr(), value, int64(n), s)
-	if err == nil {
-		err = c.Copy(one(pinned(got).at(0), m.Ptr(), n), s)
-	}
-	if freed := m.Free(s); err == nil {
-		err = freed
-	}
-	if waited := s.Synchronize(background); err == nil {
-		err = waited
-	}
-	if err != nil {
-		return err
-	}
-	for i, b := range got {
-		if b != value {
-			return fmt.Errorf("byte %d is %#x, want %#x", i, b, value)
+		check(errors.Join(err, m.Free(s), s.Synchronize(background)))
+		if wrong := slices.IndexFunc(got, func(b byte) bool { return b != value }); wrong >= 0 {
+			check(fmt.Errorf("byte %d is %#x, want %#x", wrong, got[wrong], value))
 		}
-	}
-	return nil
+	})
 }

@@ -25,7 +25,7 @@ var heldThreadRules = []rule{
 		s, e, open := c.stuck(t)
 		before := threads()
 		var wrong sync.Map
-		within(t, "the waits", func() error {
+		within(t, "the waits", func() {
 			var all sync.WaitGroup
 			for g := range at {
 				all.Go(func() {
@@ -43,12 +43,11 @@ var heldThreadRules = []rule{
 				})
 			}
 			all.Wait()
-			return nil
 		})
 		wrong.Range(func(err, _ any) bool { t.Errorf("a wait returned %v", err); return true })
 		assert.Less(t, threads()-before, manyThreads, "threads")
 		open()
-		within(t, "the work", func() error { return s.Synchronize(background) })
+		within(t, "the work", func() { check(s.Synchronize(background)) })
 	}},
 	{"waits at once share threads", func(t T, c *contract) {
 		const waits = 500
@@ -72,13 +71,13 @@ var heldThreadRules = []rule{
 		for range waits {
 			received(t, "the beginning of a wait", begun)
 		}
-		within(t, "work meanwhile", func() error { return oneRound(c, 1000, 1) })
+		within(t, "work meanwhile", func() { check(oneRound(c, 1000, 1)) })
 		time.Sleep(100 * time.Millisecond) // in which waits that block in the driver take their threads
 		assert.Less(t, threads()-before, manyThreads, "threads")
 		assert.Empty(t, results, "waits that returned")
 		open()
 		for range waits {
-			within(t, "a wait", func() error { return <-results })
+			within(t, "a wait", func() { check(<-results) })
 		}
 	}},
 }
