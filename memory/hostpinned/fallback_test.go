@@ -2,12 +2,10 @@ package hostpinned_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -23,7 +21,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
@@ -76,38 +73,13 @@ func readParallel(t *testing.T, content []byte, mem memory.Allocator, each func(
 	defer pf.Close()
 	fr, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{Parallel: true, BatchSize: rowsOfABatch}, mem)
 	require.NoError(t, err)
-	rr, err := fr.GetRecordReader(context.Background(), nil, nil)
+	rr, err := fr.GetRecordReader(background, nil, nil)
 	require.NoError(t, err)
 	defer rr.Release()
 	for rr.Next() {
 		each(rr.RecordBatch())
 	}
 	require.NoError(t, rr.Err())
-}
-
-// locked reports for the buffers of a batch whether they are page-locked, and checks that the
-// driver agrees.
-func locked(t *testing.T, gpu *cudaalloc.Device, data arrow.ArrayData) (yes, no int) {
-	t.Helper()
-	for _, b := range data.Buffers() {
-		if b == nil || b.Len() == 0 {
-			continue
-		}
-		at, err := gpu.Lookup(pointer(b.Bytes()))
-		require.NoError(t, err)
-		pageLocked := gpu.PageLocked(pointer(b.Bytes()), int64(b.Len()))
-		require.Equal(t, at.ID.Type == device.CUDAHost, pageLocked)
-		if pageLocked {
-			yes++
-		} else {
-			no++
-		}
-	}
-	for _, child := range data.Children() {
-		y, n := locked(t, gpu, child)
-		yes, no = yes+y, no+n
-	}
-	return yes, no
 }
 
 // Below arrow-go's parallel reader, reaching the limit costs only speed: all values are right, and
@@ -129,9 +101,9 @@ func TestParquetReaderOverALimit(t *testing.T) {
 			y, n := locked(t, gpu, col.Data())
 			yes, no = yes+y, no+n
 		}
-		copied, err := cdevice.CopyToDevice(context.Background(), rec, gpu)
+		copied, err := cdevice.CopyToDevice(background, rec, gpu)
 		require.NoError(t, err)
-		back, err := copied.CopyToHost(context.Background(), nil)
+		back, err := copied.CopyToHost(background, nil)
 		require.NoError(t, err)
 		assert.True(t, array.RecordEqual(part, back), "values of the copy from row %d", at)
 		back.Release()
@@ -143,7 +115,7 @@ func TestParquetReaderOverALimit(t *testing.T) {
 	s := mem.ReadStats().Fallback
 	assert.Positive(t, s.Total)
 	assert.Greater(t, s.Peak, s.Total)
-	require.NoError(t, gpu.Flush(context.Background()))
+	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, mem.ReadStats().Fallback.Live)
 	plain.AssertSize(t, 0)
 	use := mem.ReadStats().Pinned
@@ -175,63 +147,6 @@ func TestParquetReaderChild(t *testing.T) {
 	readParallel(t, content, cudatest.Pinned(t, m.GPUs[0], hostpinned.WithLimit(128<<10)), func(arrow.RecordBatch) {})
 }
 
-// Allocations that the driver refuses come from the fallback too, and the driver is not called
-// again for each allocation.
-func TestFallbackOfWhatTheDriverRefuses(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{HostMemory: 1 << 20})
-	mem := cudatest.Pinned(t, m.GPUs[0], hostpinned.WithFallback(nil))
-	b := mem.Allocate(4 << 20)
-	require.Len(t, b, 4<<20)
-	assert.Equal(t, len(b), bytes.Count(b, []byte{0}))
-	calls := m.Sim.Calls("cuMemHostAlloc")
-	more := mem.Allocate(8 << 20)
-	assert.Equal(t, calls, m.Sim.Calls("cuMemHostAlloc"))
-	assert.Equal(t, cudaalloc.Usage{Live: 12 << 20, Peak: 12 << 20, Held: 12 << 20, Allocations: 2, Total: 2}, mem.ReadStats().Fallback)
-	mem.Free(more)
-	mem.Free(b[:10])
-	assert.Equal(t, cudaalloc.Usage{Peak: 12 << 20, Total: 2}, mem.ReadStats().Fallback)
-
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := mem.TryAllocate(ctx, 100)
-	assert.ErrorIs(t, err, context.Canceled)
-	_, err = mem.TryAllocate(context.Background(), -1)
-	assert.Error(t, err, "no memory has that size")
-	assert.Panics(t, func() { mem.Free(make([]byte, 10)) }, "not this allocator's")
-}
-
-// A Reallocate moves from page-locked memory to the fallback and back, with the contents.
-func TestReallocateBetweenBoth(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	mem := cudatest.Pinned(t, gpu, hostpinned.WithLimit(64<<10), hostpinned.WithFallback(plain))
-	holds := func(b []byte, n int, pageLocked bool) {
-		t.Helper()
-		assert.Equal(t, n, bytes.Count(b, []byte{7}))
-		assert.Equal(t, len(b)-n, bytes.Count(b, []byte{0}))
-		assert.Equal(t, pageLocked, gpu.PageLocked(pointer(b), int64(len(b))))
-	}
-	b := mem.Allocate(32 << 10)
-	copy(b, bytes.Repeat([]byte{7}, len(b)))
-	holds(b, 32<<10, true)
-	b = mem.Reallocate(100<<10, b)
-	holds(b, 32<<10, false)
-	b = mem.Reallocate(200<<10, b)
-	holds(b, 32<<10, false)
-	assert.EqualValues(t, 200<<10, mem.ReadStats().Fallback.Live)
-	b = mem.Reallocate(150<<10, b)
-	holds(b, 32<<10, false)
-	assert.EqualValues(t, 200<<10, mem.ReadStats().Fallback.Live, "shrunk where it is")
-	b = mem.Reallocate(10<<10, b)
-	holds(b, 10<<10, true)
-	assert.Zero(t, mem.ReadStats().Fallback.Live)
-	plain.AssertSize(t, 0)
-	mem.Free(b)
-	live := mem.ReadStats().Pinned.Live
-	assert.Zero(t, live)
-}
-
 // Memory that a GPU must not use is not passed on as page-locked.
 func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
@@ -255,9 +170,9 @@ func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 		assert.ErrorContains(t, err, "wrap with device.CPUDevice()")
 		wrapped, err := cdevice.WrapArray(a, device.CPUDevice())
 		require.NoError(t, err)
-		copied, err := wrapped.CopyTo(context.Background(), m.GPUs[0])
+		copied, err := wrapped.CopyTo(background, m.GPUs[0])
 		require.NoError(t, err)
-		back, err := copied.CopyToHost(context.Background(), nil)
+		back, err := copied.CopyToHost(background, nil)
 		require.NoError(t, err)
 		assert.True(t, array.Equal(a, back))
 		back.Release()
@@ -267,33 +182,4 @@ func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 	wrapped, err := cdevice.WrapArray(one, mem.Device())
 	require.NoError(t, err, "page-locked, while other memory is not")
 	wrapped.Release()
-}
-
-// Many goroutines that allocate, move and free keep both allocators' counts right.
-func TestFallbackOnManyGoroutines(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	mem := cudatest.Pinned(t, m.GPUs[0], hostpinned.WithLimit(256<<10), hostpinned.WithFallback(plain))
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 300 {
-				b := mem.Allocate(1 + (i*7919+g*104729)%(80<<10))
-				value := byte(g + 1)
-				for j := range b {
-					b[j] = value
-				}
-				grown := mem.Reallocate(2*len(b), b)
-				assert.Equal(t, len(grown)/2, bytes.Count(grown, []byte{value}))
-				mem.Free(grown)
-			}
-		})
-	}
-	wg.Wait()
-	assert.Positive(t, mem.ReadStats().Fallback.Total)
-	assert.Zero(t, mem.ReadStats().Fallback.Live)
-	plain.AssertSize(t, 0)
-	live := mem.ReadStats().Pinned.Live
-	assert.Zero(t, live)
-	assert.Zero(t, sizeclass.Fallbacks())
 }

@@ -22,7 +22,7 @@ func TestNilArguments(t *testing.T) {
 	page := make([]byte, 8192)
 	registered, err := hostpinned.Register(gpu, page)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, registered.Unregister(context.Background())) }()
+	defer func() { require.NoError(t, registered.Unregister(background)) }()
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/memory/hostpinned", arrow.ErrInvalid, map[string]nilargs.Row{
 		"NewAllocator(gpu)":            {Call: func() error { _, err := hostpinned.NewAllocator(nil); return err }, Want: "hostpinned: NewAllocator: gpu = nil, want a GPU"},
 		"NewAllocator(opts...)":        {Call: func() error { _, err := hostpinned.NewAllocator(gpu, nil); return err }, Want: "hostpinned: NewAllocator: opts[0] = nil, want an option"},
