@@ -14,10 +14,7 @@ import "unsafe"
 func (c *Context) Capturing(streams []uintptr) (bool, error) {
 	list := (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(streams)))
 	r := C.cdevice_v0_cuda_capturing(c.table, c.word(), list, C.size_t(len(streams)))
-	if r.code != 0 {
-		return false, c.fail(r)
-	}
-	return r.value != 0, nil
+	return r.value != 0, errorOf(c.Device, r)
 }
 
 // Modes of [Context.BeginCapture].
@@ -30,19 +27,14 @@ const (
 // BeginCapture begins a capture of the stream, for tests. Unless it is relaxed, the
 // thread that begins a capture ends it.
 func (c *Context) BeginCapture(stream uintptr, mode int) error {
-	if r := C.cdevice_v0_cuda_capture_begin(c.table, c.word(), C.uintptr_t(stream), C.int(mode)); r.code != 0 {
-		return c.fail(r, stream, mode)
-	}
-	return nil
+	r := C.cdevice_v0_cuda_capture_begin(c.table, c.word(), C.uintptr_t(stream), C.int(mode))
+	return errorOf2(c.Device, r, stream, mode)
 }
 
 // EndCapture ends the capture that began in the stream, and discards its graph. The error is that
 // of a capture that was invalidated.
 func (c *Context) EndCapture(stream uintptr) error {
-	if r := C.cdevice_v0_cuda_capture_end(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
-		return c.fail(r, stream)
-	}
-	return nil
+	return errorOf1(c.Device, C.cdevice_v0_cuda_capture_end(c.table, c.word(), C.uintptr_t(stream)), stream)
 }
 
 // CaptureMode is the capture mode of the calling thread. For tests.
@@ -58,17 +50,11 @@ func (d *Driver) CaptureMode() (int, error) {
 // tests.
 func (c *Context) NewBlockingStream() (uintptr, error) {
 	r := C.cdevice_v0_cuda_stream_blocking(c.table, c.word())
-	if r.code != 0 {
-		return 0, c.fail(r)
-	}
-	return uintptr(r.value), nil
+	return uintptr(r.value), errorOf(c.Device, r)
 }
 
 // ResetPrimary destroys everything in the device's primary context, of this library and
 // of others. References to the context survive. For tests.
 func (d *Device) ResetPrimary() error {
-	if r := C.cdevice_v0_cuda_context_reset(d.driver.table, d.handle); r.code != 0 {
-		return d.fail(r)
-	}
-	return nil
+	return errorOf(d, C.cdevice_v0_cuda_context_reset(d.driver.table, d.handle))
 }

@@ -58,10 +58,7 @@ func (d *Device) Context() (*Context, error) {
 
 // Release gives the reference to the primary context back, even if the context was reset.
 func (c *Context) Release() error {
-	if r := C.cdevice_v0_cuda_context_release(c.table, c.Device.handle); r.code != 0 {
-		return c.fail(r)
-	}
-	return nil
+	return errorOf(c.Device, C.cdevice_v0_cuda_context_release(c.table, c.Device.handle))
 }
 
 // Gone reports whether the context was reset (cuDevicePrimaryCtxReset), by asking the
@@ -93,7 +90,7 @@ func (c *Context) Err() error {
 	if !c.gone.Load() {
 		return nil
 	}
-	return c.fail(C.cdevice_v0_cuda_result{code: C.int32_t(ContextIsDestroyed), call: C.cdevice_v0_cuda_call_cuCtxSetCurrent})
+	return c.fail(result{code: C.int32_t(ContextIsDestroyed), call: C.cdevice_v0_cuda_call_cuCtxSetCurrent})
 }
 
 // word is the CUcontext for calls; 0, which C refuses, if the context is known to be gone.
@@ -112,10 +109,7 @@ func (d *Driver) Current() uintptr { return uintptr(C.cdevice_v0_cuda_current(d.
 
 // Synchronize waits for all work of the context, including that of other libraries.
 func (c *Context) Synchronize() error {
-	if r := C.cdevice_v0_cuda_context_synchronize(c.table, c.word()); r.code != 0 {
-		return c.fail(r)
-	}
-	return nil
+	return errorOf(c.Device, C.cdevice_v0_cuda_context_synchronize(c.table, c.word()))
 }
 
 // EnableAccess lets work of c read and write memory of peer's context, except memory of peer's
@@ -163,10 +157,7 @@ func (c *Context) Copy(ranges []device.Range, stream uintptr) error {
 func (c *Context) CopyNow(dst, src device.Ptr, size int64) error {
 	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_copy_now(c.table, c.word(), C.uintptr_t(dst), C.uintptr_t(src), C.size_t(size))
-	if r.code != 0 {
-		return c.fail(r, uintptr(dst), uintptr(src), size)
-	}
-	return nil
+	return errorOf3(c.Device, r, uintptr(dst), uintptr(src), size)
 }
 
 // CopyPeer is Copy of ranges that go from device memory of one context to that of
@@ -206,7 +197,7 @@ func rangesOf(ranges []device.Range) *C.cdevice_v0_cuda_range {
 }
 
 // failAt makes the error of a call for the range whose index is the result's value.
-func (c *Context) failAt(r C.cdevice_v0_cuda_result, ranges []device.Range) error {
+func (c *Context) failAt(r result, ranges []device.Range) error {
 	if r.code == 0 {
 		return nil
 	}
@@ -225,10 +216,7 @@ var (
 func (c *Context) Memset(p device.Ptr, value byte, size int64, stream uintptr) error {
 	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_memset(c.table, c.word(), C.uintptr_t(p), C.uchar(value), C.size_t(size), C.uintptr_t(stream))
-	if r.code != 0 {
-		return c.fail(r, uintptr(p), value, size)
-	}
-	return nil
+	return errorOf3(c.Device, r, uintptr(p), value, size)
 }
 
 // Memory types of a [Pointer].

@@ -164,7 +164,7 @@ func (d *Device) Driver() *Driver { return d.driver }
 // Ordinal returns the number of the device among the driver's.
 func (d *Device) Ordinal() int { return d.ordinal }
 
-func (d *Device) fail(r C.cdevice_v0_cuda_result, args ...any) error {
+func (d *Device) fail(r result, args ...any) error {
 	return d.driver.fail(d.String(), r, args...)
 }
 
@@ -202,10 +202,7 @@ func (d *Device) PCIBusID() (string, error) {
 // TotalMemory returns the memory of the device in bytes.
 func (d *Device) TotalMemory() (int64, error) {
 	r := C.cdevice_v0_cuda_device_memory(d.driver.table, d.handle)
-	if r.code != 0 {
-		return 0, d.fail(r)
-	}
-	return int64(r.value), nil
+	return int64(r.value), errorOf(d, r)
 }
 
 // Attribute is a CUdevice_attribute.
@@ -233,29 +230,20 @@ const (
 // Attribute returns one attribute.
 func (d *Device) Attribute(a Attribute) (int, error) {
 	r := C.cdevice_v0_cuda_device_attribute(d.driver.table, d.handle, C.int(a))
-	if r.code != 0 {
-		return 0, d.fail(r, int(a))
-	}
-	return int(int32(r.value)), nil
+	return int(int32(r.value)), errorOf1(d, r, int(a))
 }
 
 // DefaultPoolKeeps returns the release threshold of the device's default pool, in bytes: how much
 // freed memory it keeps.
 func (d *Device) DefaultPoolKeeps() (uint64, error) {
 	r := C.cdevice_v0_cuda_pool_default_keeps(d.driver.table, d.handle)
-	if r.code != 0 {
-		return 0, d.fail(r)
-	}
-	return uint64(r.value), nil
+	return uint64(r.value), errorOf(d, r)
 }
 
 // CanAccess reports whether work on d can be given access to memory of peer.
 func (d *Device) CanAccess(peer *Device) (bool, error) {
 	r := C.cdevice_v0_cuda_device_can_access(d.driver.table, d.handle, peer.handle)
-	if r.code != 0 {
-		return false, d.fail(r, peer.String())
-	}
-	return r.value != 0, nil
+	return r.value != 0, errorOf1(d, r, peer.String())
 }
 
 // text is the C string at the start of buf.

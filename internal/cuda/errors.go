@@ -110,6 +110,9 @@ func (c Code) notSupported() bool {
 	return false
 }
 
+// result is the outcome of a call.
+type result = C.cdevice_v0_cuda_result
+
 // Error is a call of the driver that failed.
 type Error struct {
 	Call   string // the function, as the manual names it: "cuMemAlloc"
@@ -157,8 +160,38 @@ var Public = func(e *Error) error { return e }
 // PublicCode is [Public] for a code that no call returned.
 var PublicCode = func(c Code) error { return c }
 
+// errorOf returns the error of a call, nil if it has succeeded. The other functions name arguments of the call, which
+// are boxed only for an error: a call that succeeds allocates nothing.
+func errorOf(d *Device, r result) error {
+	if r.code == 0 {
+		return nil
+	}
+	return d.fail(r)
+}
+
+func errorOf1[A0 any](d *Device, r result, a A0) error {
+	if r.code == 0 {
+		return nil
+	}
+	return d.fail(r, a)
+}
+
+func errorOf2[A0, A1 any](d *Device, r result, a A0, b A1) error {
+	if r.code == 0 {
+		return nil
+	}
+	return d.fail(r, a, b)
+}
+
+func errorOf3[A0, A1, A2 any](d *Device, r result, a A0, b A1, c A2) error {
+	if r.code == 0 {
+		return nil
+	}
+	return d.fail(r, a, b, c)
+}
+
 // fail makes the error of a result whose code is not zero.
-func (d *Driver) fail(on string, r C.cdevice_v0_cuda_result, args ...any) error {
+func (d *Driver) fail(on string, r result, args ...any) error {
 	function := C.cdevice_v0_cuda_functions[r.call]
 	e := &Error{Call: C.GoString(function.name), Args: args, Device: on, Code: Code(r.code)}
 	if strings.HasPrefix(e.Call, "cuCtx") && e.Call != "cuCtxSynchronize" && e.Call != "cuCtxEnablePeerAccess" {

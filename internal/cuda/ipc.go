@@ -27,27 +27,18 @@ func (c *Context) MemoryHandle(p device.Ptr) (h Handle, err error) {
 // OpenMemory maps the allocation of another process, to be closed with CloseMemory.
 func (c *Context) OpenMemory(h Handle) (device.Ptr, error) {
 	r := C.cdevice_v0_cuda_memory_open(c.table, c.word(), h.c())
-	if r.code != 0 {
-		return 0, c.fail(r)
-	}
-	return device.Ptr(r.value), nil
+	return device.Ptr(r.value), errorOf(c.Device, r)
 }
 
 // CloseMemory ends one OpenMemory that returned p.
 func (c *Context) CloseMemory(p device.Ptr) error {
-	if r := C.cdevice_v0_cuda_memory_close(c.table, c.word(), C.uintptr_t(p)); r.code != 0 {
-		return c.fail(r, uintptr(p))
-	}
-	return nil
+	return errorOf1(c.Device, C.cdevice_v0_cuda_memory_close(c.table, c.word(), C.uintptr_t(p)), uintptr(p))
 }
 
 // NewSharedEvent is NewEvent for an event that other processes can open.
 func (c *Context) NewSharedEvent() (uintptr, error) {
 	r := C.cdevice_v0_cuda_shared_event_new(c.table, c.word())
-	if r.code != 0 {
-		return 0, c.fail(r)
-	}
-	return uintptr(r.value), nil
+	return uintptr(r.value), errorOf(c.Device, r)
 }
 
 // EventHandle returns the handle of an event of NewSharedEvent.
@@ -61,8 +52,5 @@ func (c *Context) EventHandle(event uintptr) (h Handle, err error) {
 // OpenEvent opens the event of another process, to be ended with FreeEvent.
 func (c *Context) OpenEvent(h Handle) (uintptr, error) {
 	r := C.cdevice_v0_cuda_event_open(c.table, c.word(), h.c())
-	if r.code != 0 {
-		return 0, c.fail(r)
-	}
-	return uintptr(r.value), nil
+	return uintptr(r.value), errorOf(c.Device, r)
 }

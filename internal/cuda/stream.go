@@ -14,85 +14,57 @@ const (
 func (c *Context) NewStream(priority int) (uintptr, error) {
 	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_stream_new(c.table, c.word(), C.int(priority))
-	if r.code != 0 {
-		return 0, c.fail(r, "CU_STREAM_NON_BLOCKING", priority)
-	}
-	return uintptr(r.value), nil
+	return uintptr(r.value), errorOf2(c.Device, r, "CU_STREAM_NON_BLOCKING", priority)
 }
 
 // FreeStream ends the stream once its work is done, and does not wait for that.
 func (c *Context) FreeStream(stream uintptr) error {
-	if r := C.cdevice_v0_cuda_stream_free(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
-		return c.fail(r, stream)
-	}
-	return nil
+	return errorOf1(c.Device, C.cdevice_v0_cuda_stream_free(c.table, c.word(), C.uintptr_t(stream)), stream)
 }
 
 // QueryStream reports whether all work of the stream is done.
 func (c *Context) QueryStream(stream uintptr) (bool, error) {
 	r := C.cdevice_v0_cuda_stream_query(c.table, c.word(), C.uintptr_t(stream))
-	if r.code != 0 {
-		return false, c.fail(r, stream)
-	}
-	return r.value != 0, nil
+	return r.value != 0, errorOf1(c.Device, r, stream)
 }
 
 // SynchronizeStream waits for all work of the stream.
 func (c *Context) SynchronizeStream(stream uintptr) error {
-	if r := C.cdevice_v0_cuda_stream_synchronize(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
-		return c.fail(r, stream)
-	}
-	return nil
+	return errorOf1(c.Device, C.cdevice_v0_cuda_stream_synchronize(c.table, c.word(), C.uintptr_t(stream)), stream)
 }
 
 // WaitEvent makes the stream wait for the latest record of the event.
 func (c *Context) WaitEvent(stream, event uintptr) error {
-	if r := C.cdevice_v0_cuda_stream_wait(c.table, c.word(), C.uintptr_t(stream), C.uintptr_t(event)); r.code != 0 {
-		return c.fail(r, stream, event)
-	}
-	return nil
+	r := C.cdevice_v0_cuda_stream_wait(c.table, c.word(), C.uintptr_t(stream), C.uintptr_t(event))
+	return errorOf2(c.Device, r, stream, event)
 }
 
 // NewEvent makes an event without timing, whose waiters sleep.
 func (c *Context) NewEvent() (uintptr, error) {
 	r := C.cdevice_v0_cuda_event_new(c.table, c.word())
-	if r.code != 0 {
-		return 0, c.fail(r)
-	}
-	return uintptr(r.value), nil
+	return uintptr(r.value), errorOf(c.Device, r)
 }
 
 // FreeEvent ends the event; waits that have begun go on.
 func (c *Context) FreeEvent(event uintptr) error {
-	if r := C.cdevice_v0_cuda_event_free(c.table, c.word(), C.uintptr_t(event)); r.code != 0 {
-		return c.fail(r, event)
-	}
-	return nil
+	return errorOf1(c.Device, C.cdevice_v0_cuda_event_free(c.table, c.word(), C.uintptr_t(event)), event)
 }
 
 // Record makes the event mark the end of the stream's work so far.
 func (c *Context) Record(event, stream uintptr) error {
-	if r := C.cdevice_v0_cuda_event_record(c.table, c.word(), C.uintptr_t(event), C.uintptr_t(stream)); r.code != 0 {
-		return c.fail(r, event, stream)
-	}
-	return nil
+	r := C.cdevice_v0_cuda_event_record(c.table, c.word(), C.uintptr_t(event), C.uintptr_t(stream))
+	return errorOf2(c.Device, r, event, stream)
 }
 
 // QueryEvent reports whether the latest record is complete.
 func (c *Context) QueryEvent(event uintptr) (bool, error) {
 	r := C.cdevice_v0_cuda_event_query(c.table, c.word(), C.uintptr_t(event))
-	if r.code != 0 {
-		return false, c.fail(r, event)
-	}
-	return r.value != 0, nil
+	return r.value != 0, errorOf1(c.Device, r, event)
 }
 
 // SynchronizeEvent waits for the latest record.
 func (c *Context) SynchronizeEvent(event uintptr) error {
-	if r := C.cdevice_v0_cuda_event_synchronize(c.table, c.word(), C.uintptr_t(event)); r.code != 0 {
-		return c.fail(r, event)
-	}
-	return nil
+	return errorOf1(c.Device, C.cdevice_v0_cuda_event_synchronize(c.table, c.word(), C.uintptr_t(event)), event)
 }
 
 // Hold holds the stream back: work enqueued from now on waits until open is called,

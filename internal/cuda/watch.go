@@ -89,19 +89,13 @@ func (d *Driver) Publish(key Key) { C.cdevice_v0_cuda_publish(d.table, C.uintptr
 // QueryEventFor is [Context.QueryEvent] for the library itself. A key of 0 is none.
 func (c *Context) QueryEventFor(event uintptr, key Key) (bool, error) {
 	r := C.cdevice_v0_cuda_event_query_for(c.table, c.word(), C.uintptr_t(event), C.uintptr_t(key))
-	if r.code != 0 {
-		return false, c.fail(r, event)
-	}
-	return r.value != 0, nil
+	return r.value != 0, errorOf1(c.Device, r, event)
 }
 
 // QueryStreamFor is [Context.QueryStream] for the library itself. A key of 0 is none.
 func (c *Context) QueryStreamFor(stream uintptr, key Key) (bool, error) {
 	r := C.cdevice_v0_cuda_stream_query_for(c.table, c.word(), C.uintptr_t(stream), C.uintptr_t(key))
-	if r.code != 0 {
-		return false, c.fail(r, stream)
-	}
-	return r.value != 0, nil
+	return r.value != 0, errorOf1(c.Device, r, stream)
 }
 
 // SynchronizeFor is [Context.Synchronize] for the library itself, unless [Context.Capturing], and reports whether
@@ -121,10 +115,8 @@ func (c *Context) SynchronizeFor(streams []uintptr, asked *atomic.Int32, keys []
 // FreePoolMemoryFor is [Context.FreePoolMemory] for the library itself, of memory that was given back.
 func (c *Context) FreePoolMemoryFor(p device.Ptr, stream uintptr) error {
 	defer c.tellCaller()()
-	if r := C.cdevice_v0_cuda_pool_memory_free_for(c.table, c.word(), C.uintptr_t(p), C.uintptr_t(stream)); r.code != 0 {
-		return c.fail(r, uintptr(p))
-	}
-	return nil
+	r := C.cdevice_v0_cuda_pool_memory_free_for(c.table, c.word(), C.uintptr_t(p), C.uintptr_t(stream))
+	return errorOf1(c.Device, r, uintptr(p))
 }
 
 // ---- callers ----
