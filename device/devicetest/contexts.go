@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // contextRules hold for every device.
@@ -18,8 +20,15 @@ var contextRules = []rule{
 			for _, size := range []int64{0, 1, n, 1 << 20} {
 				m, err := c.Allocate(ctx, size, s)
 				refused(t, ctx, err, m == nil, "Allocate")
-				if m != nil {
-					assert.NoError(t, m.Free(s))
+				if c.Stager != nil {
+					m, err = c.AllocateHost(ctx, size)
+					refused(t, ctx, err, m == nil, "AllocateHost")
+				}
+			}
+			for _, list := range [][]device.Range{nil, one(to.Ptr(), pin(t, pattern(n, 2)).at(0), n)} {
+				if c.Stager != nil {
+					e, err := c.Upload(ctx, list, s)
+					refused(t, ctx, err, e == nil, "Upload")
 				}
 			}
 		}

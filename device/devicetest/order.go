@@ -198,28 +198,6 @@ var pendingRules = []rule{
 		assert.Error(t, s.Record(c.event(t)), "closed for its owner")
 		open()
 	}},
-	{"memory is freed after the work on its stream", func(t T, c *contract) {
-		const n = 4096
-		m := c.owned(t, n, nil)
-		s, other := c.stream(t), c.stream(t)
-		open := c.held(t, s)
-		assert.NoError(t, c.Memset(m.Ptr(), 4, n, s))
-		assert.NoError(t, m.Free(s), "does not wait")
-		var others []device.Memory
-		for range 4 { // that would be overwritten, if they had its memory already
-			o := c.owned(t, n, other)
-			t.Cleanup(open) // before it is freed, should the rule end here
-			assert.NoError(t, c.Memset(o.Ptr(), 0xee, n, other))
-			others = append(others, o)
-		}
-		assert.NoError(t, other.Synchronize(background))
-		open()
-		check(s.Synchronize(background))
-		for _, o := range others {
-			assert.Equal(t, repeated(n, 0xee), c.read(t, o.Ptr(), n, other))
-			assert.NoError(t, o.Free(other))
-		}
-	}},
 	{"a function runs only after held work", func(t T, c *contract) {
 		s, e := c.stream(t), c.event(t)
 		open := c.held(t, s)

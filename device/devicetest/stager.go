@@ -68,40 +68,6 @@ var stagerRules = []rule{
 		check(s.Synchronize(background))
 		assert.Equal(t, pattern(n, 8), b)
 	}},
-	{"an upload on a stream of another platform is refused, and not done", func(t T, c *contract) {
-		const n = 64
-		m := c.allocate(t, n)
-		c.write(t, m.Ptr(), repeated(n, 1))
-		src := pin(t, repeated(n, 2))
-		for name, s := range c.foreignStreams(t) {
-			_, err := c.Upload(background, one(m.Ptr(), src.at(0), n), s)
-			assert.Error(t, err, name)
-		}
-		assert.Equal(t, repeated(n, 1), c.read(t, m.Ptr(), n, c.stream(t)))
-	}},
-	{"a context that has ended is refused by uploads too, and nothing was done", func(t T, c *contract) {
-		const n = 1000
-		to := c.allocate(t, n)
-		c.write(t, to.Ptr(), pattern(n, 1))
-		s := c.stream(t)
-		for _, ctx := range endedContexts() {
-			for _, size := range []int64{0, 1, n, 1 << 20} {
-				m, err := c.AllocateHost(ctx, size)
-				refused(t, ctx, err, m == nil, "AllocateHost")
-				if m != nil {
-					assert.NoError(t, m.Free(nil))
-				}
-			}
-			for _, list := range [][]device.Range{nil, one(to.Ptr(), pin(t, pattern(n, 2)).at(0), n)} {
-				e, err := c.Upload(ctx, list, s)
-				refused(t, ctx, err, e == nil, "Upload")
-				if e != nil {
-					assert.NoError(t, e.Close())
-				}
-			}
-		}
-		assert.Equal(t, pattern(n, 1), c.read(t, to.Ptr(), n, s))
-	}},
 }
 
 // heldStagerRules need a stream that is held back.

@@ -51,6 +51,10 @@ var streamRules = []rule{
 			assert.Error(t, err, "Allocate on %s", name)
 			assert.Error(t, c.Copy(one(m.Ptr(), src.at(0), n), s), "Copy on %s", name)
 			assert.Error(t, c.Memset(m.Ptr(), 2, n, s), "Memset on %s", name)
+			if c.Stager != nil {
+				_, err = c.Upload(background, one(m.Ptr(), src.at(0), n), s)
+				assert.Error(t, err, "Upload on %s", name)
+			}
 		}
 		assert.Equal(t, repeated(n, 1), c.read(t, m.Ptr(), n, c.stream(t)))
 	}},

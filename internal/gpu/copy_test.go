@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -130,4 +131,23 @@ func TestWorkOfAnotherGPUIsWaitedFor(t *testing.T) {
 	require.ErrorContains(t, there.Memset(mem.Ptr(), 1, 4096, s), "cuEventRecord")
 	require.NoError(t, mem.Free(s))
 	require.NoError(t, there.Trim(background))
+}
+
+// A copy of another GPU may read memory of this one: what waits for all work of this one waits for that, too.
+func TestWorkOfOtherGPUsIsWaitedFor(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	here, there := m.On(t, m.GPUs[0]), m.On(t, m.GPUs[1])
+	const n = 4096
+	from, s := here.Ready(n), there.Stream()
+	to := there.Memory(n, s)
+	open := m.Hold(t, s)
+	there.Transfer(to.Ptr(), from.Ptr(), n, s)
+	m.Sim.ResetCounters()
+	ended := make(chan error, 1)
+	here.AfterWork(func() { ended <- from.FreeAfter(nil) })
+	within.Eventually(t, "both are synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") >= 2 })
+	require.NoError(t, here.Legacy().Synchronize(background))
+	assert.Empty(t, ended)
+	open()
+	within.Seconds(t, "the function", func() error { return <-ended })
 }

@@ -100,8 +100,9 @@ func TestAllocateWaitsForPendingWork(t *testing.T) {
 // Memory that is allocated, used and freed in a loop is used again, and the caller waits where the
 // GPU does not keep up: neither the held memory nor the number of allocations grows.
 func TestBusyGPUHoldsBoundedMemory(t *testing.T) {
-	const bound, rounds = 300 * mib, 1500
+	const bound, rounds = 100 * mib, 500
 	eachKind(t, cudasim.Options{Delay: 200 * time.Microsecond, NoPoison: true}, func(t *testing.T, k kind) {
+		limited(t, k.GPU, func(l *cudaalloc.Limits) { l.Waiting = 64 * mib })
 		s := k.Stream()
 		k.M.Sim.ResetCounters()
 		within.Limit(t, 2*time.Minute, "the rounds", func() error {

@@ -183,7 +183,9 @@ func TestGPUContextsEndWaitsForTheGPU(t *testing.T) {
 		"Trim":  {waiting, func(ctx context.Context, g cudatest.GPU, _ device.Ptr) error { return g.Trim(ctx) }},
 		"Unregister": {
 			func(g cudatest.GPU, p device.Ptr) error { return heapOf(g).Register(p, mappedSize, false) },
-			func(ctx context.Context, g cudatest.GPU, p device.Ptr) error { return core.Of(g.Device).Unregister(ctx, p) },
+			func(ctx context.Context, g cudatest.GPU, p device.Ptr) error {
+				return core.Of(g.Device).Unregister(ctx, p)
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

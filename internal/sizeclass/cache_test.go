@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -260,19 +259,4 @@ func TestWhatIsCachedCostsNoGoMemory(t *testing.T) {
 		}), "size %d", size)
 	}
 	c.Give(other)
-}
-
-// within fails the test unless f returns soon.
-func within(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(30 * time.Second):
-		t.Fatal("it is held up")
-	}
 }

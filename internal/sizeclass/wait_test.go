@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // blocked returns a cache whose source blocks from now on, until open is called.
@@ -43,7 +44,7 @@ func TestABlockingSourceHoldsUpNothing(t *testing.T) {
 	defer wg.Wait()
 	defer open()
 	use := func() {
-		within(t, func() {
+		within.Seconds(t, "another call", func() error {
 			b, ok := c.TryTake(64)
 			assert.True(t, ok)
 			c.Give(b)
@@ -51,6 +52,7 @@ func TestABlockingSourceHoldsUpNothing(t *testing.T) {
 			c.TrimUnused()
 			c.SetLimits(Limits{})
 			c.Stats()
+			return nil
 		})
 	}
 	wg.Go(func() { c.Trim() })
@@ -81,9 +83,10 @@ func TestOneSlabServesAll(t *testing.T) {
 	<-src.entered
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	within(t, func() {
+	within.Seconds(t, "Take", func() error {
 		_, err := c.Take(ctx, 64)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		return nil
 	})
 	open()
 	wg.Wait()
@@ -117,10 +120,11 @@ func TestAtTheLimitFreesAreWaitedFor(t *testing.T) {
 	src.allocating = nil
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	within(t, func() {
+	within.Seconds(t, "Take", func() error {
 		_, err := c.Take(ctx, 3<<20)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "waiting for cuda:0 memory")
+		return nil
 	})
 	assert.EqualValues(t, 8<<20, c.Stats().Held)
 	assert.Zero(t, c.Stats().Idle)
@@ -161,7 +165,7 @@ func TestAWaitEndsEarly(t *testing.T) {
 			}()
 			<-src.entered // all[0] is being freed: the lock is free again when Take waits
 			end(c, all[1])
-			within(t, func() { assert.NoError(t, <-taken) })
+			within.Seconds(t, name, func() error { return <-taken })
 		})
 	}
 }

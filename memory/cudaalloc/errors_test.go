@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -87,8 +88,13 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	assert.Equal(t, want, gpu.Limits())
 	assert.Equal(t, want, gpu.Pinned().Limits(), "the kinds of memory share them")
 	assert.Equal(t, first, m.GPUs[1].Limits(), "GPUs do not")
-	for _, wrong := range []cudaalloc.Limits{{PinnedIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
-		assert.Error(t, gpu.SetLimits(wrong), "%+v", wrong)
+	for name, wrong := range map[string]cudaalloc.Limits{
+		"PinnedIdle": {PinnedIdle: -1, Waiting: -1}, "ManagedIdle": {ManagedIdle: -1}, "DeviceIdle": {DeviceIdle: -1},
+		"Waiting": {Waiting: -1}, "IdleAfter": {IdleAfter: -1},
+	} {
+		err := gpu.SetLimits(wrong)
+		assert.EqualError(t, err, "cuda: limits of cuda:0: Limits."+name+" = -1, want 0 or more: invalid")
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
 		assert.Equal(t, want, gpu.Limits())
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/internal/gpu"
 )
 
@@ -44,12 +46,15 @@ func (d *Device) Limits() Limits { return Limits(d.gpu.Heap.Limits()) }
 // SetLimits changes the limits of the GPU, and gives cached memory beyond them back to the
 // driver. Negative numbers are an error. It does not wait.
 func (d *Device) SetLimits(l Limits) error {
-	for name, n := range map[string]int64{
-		"PinnedIdle": l.PinnedIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,
-		"Waiting": l.Waiting, "IdleAfter": int64(l.IdleAfter),
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{
+		{"PinnedIdle", l.PinnedIdle}, {"ManagedIdle", l.ManagedIdle}, {"DeviceIdle", l.DeviceIdle},
+		{"Waiting", l.Waiting}, {"IdleAfter", int64(l.IdleAfter)},
 	} {
-		if n < 0 {
-			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d: negative", d.gpu.Ctx, name, n)
+		if field.value < 0 {
+			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d, want 0 or more: %w", d.gpu.Ctx, field.name, field.value, arrow.ErrInvalid)
 		}
 	}
 	return d.gpu.Heap.SetLimits(gpu.Limits(l))
