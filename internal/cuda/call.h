@@ -56,6 +56,17 @@ static inline void restore(table d, int before) {
   d->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
+/* A function whose one call needs no context. */
+#define WITHOUT_CONTEXT(r, ...) \
+  result r = {0, 0, 0};         \
+  __VA_ARGS__;                  \
+  return r
+
+/* One whose call answers with a number. */
+#define ANSWER(type, d, name, ...) \
+  type answer = 0;                 \
+  WITHOUT_CONTEXT(r, if (!CALL(&r, d, name, &answer, __VA_ARGS__)) r.value = (uint64_t)answer)
+
 /* A function whose one call runs in a context. */
 #define IN_CONTEXT(d, context, r, ...)          \
   result r = {0, 0, 0};                         \

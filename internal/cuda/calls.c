@@ -3,17 +3,11 @@
 
 #include <string.h>
 
-result cdevice_v0_cuda_init(table d) {
-  result r = {0, 0, 0};
-  CALL(&r, d, cuInit, 0);
-  return r;
-}
+result cdevice_v0_cuda_init(table d) { WITHOUT_CONTEXT(r, CALL(&r, d, cuInit, 0)); }
 
 result cdevice_v0_cuda_version(table d) {
-  result r = {0, 0, 0};
   int version = 0;
-  if (!CALL(&r, d, cuDriverGetVersion, &version)) r.value = (uint64_t)version;
-  return r;
+  WITHOUT_CONTEXT(r, if (!CALL(&r, d, cuDriverGetVersion, &version)) r.value = (uint64_t)version);
 }
 
 const char* cdevice_v0_cuda_error_name(table d, int code) {
@@ -27,80 +21,48 @@ const char* cdevice_v0_cuda_error_text(table d, int code) {
 }
 
 result cdevice_v0_cuda_device_count(table d) {
-  result r = {0, 0, 0};
   int count = 0;
-  if (!CALL(&r, d, cuDeviceGetCount, &count)) r.value = (uint64_t)count;
-  return r;
+  WITHOUT_CONTEXT(r, if (!CALL(&r, d, cuDeviceGetCount, &count)) r.value = (uint64_t)count);
 }
 
-result cdevice_v0_cuda_device_get(table d, int ordinal) {
-  result r = {0, 0, 0};
-  int device = 0;
-  if (!CALL(&r, d, cuDeviceGet, &device, ordinal)) r.value = (uint64_t)device;
-  return r;
-}
+result cdevice_v0_cuda_device_get(table d, int ordinal) { ANSWER(int, d, cuDeviceGet, ordinal); }
 
 result cdevice_v0_cuda_device_name(table d, int device, char* out, int size) {
-  result r = {0, 0, 0};
-  CALL(&r, d, cuDeviceGetName, out, size, device);
-  return r;
+  WITHOUT_CONTEXT(r, CALL(&r, d, cuDeviceGetName, out, size, device));
 }
 
 result cdevice_v0_cuda_device_uuid(table d, int device, unsigned char* out) {
-  result r = {0, 0, 0};
-  CALL(&r, d, cuDeviceGetUuid, out, device);
-  return r;
+  WITHOUT_CONTEXT(r, CALL(&r, d, cuDeviceGetUuid, out, device));
 }
 
 result cdevice_v0_cuda_device_bus_id(table d, int device, char* out, int size) {
-  result r = {0, 0, 0};
-  CALL(&r, d, cuDeviceGetPCIBusId, out, size, device);
-  return r;
+  WITHOUT_CONTEXT(r, CALL(&r, d, cuDeviceGetPCIBusId, out, size, device));
 }
 
-result cdevice_v0_cuda_device_memory(table d, int device) {
-  result r = {0, 0, 0};
-  size_t bytes = 0;
-  if (!CALL(&r, d, cuDeviceTotalMem, &bytes, device)) r.value = bytes;
-  return r;
-}
+result cdevice_v0_cuda_device_memory(table d, int device) { ANSWER(size_t, d, cuDeviceTotalMem, device); }
 
 result cdevice_v0_cuda_device_attribute(table d, int device, int attribute) {
-  result r = {0, 0, 0};
-  int value = 0;
-  if (!CALL(&r, d, cuDeviceGetAttribute, &value, attribute, device)) r.value = (uint64_t)value;
-  return r;
+  ANSWER(int, d, cuDeviceGetAttribute, attribute, device);
 }
 
 result cdevice_v0_cuda_device_can_access(table d, int device, int peer) {
-  result r = {0, 0, 0};
-  int can = 0;
-  if (!CALL(&r, d, cuDeviceCanAccessPeer, &can, device, peer)) r.value = can != 0;
-  return r;
+  ANSWER(int, d, cuDeviceCanAccessPeer, device, peer);
 }
 
 result cdevice_v0_cuda_context_retain(table d, int device) {
-  result r = {0, 0, 0};
-  uintptr_t context = 0;
   int mode = relax(d);
-  if (!CALL(&r, d, cuDevicePrimaryCtxRetain, &context, device)) r.value = context;
-  restore(d, mode);
-  return r;
+  uintptr_t context = 0;
+  WITHOUT_CONTEXT(r, if (!CALL(&r, d, cuDevicePrimaryCtxRetain, &context, device)) r.value = context; restore(d, mode));
 }
 
 result cdevice_v0_cuda_context_release(table d, int device) {
-  result r = {0, 0, 0};
   int mode = relax(d);
-  CALL(&r, d, cuDevicePrimaryCtxRelease, device);
-  restore(d, mode);
-  return r;
+  WITHOUT_CONTEXT(r, CALL(&r, d, cuDevicePrimaryCtxRelease, device); restore(d, mode));
 }
 
 result cdevice_v0_cuda_context_id(table d, uintptr_t context) {
-  result r = {0, 0, 0};
   unsigned long long id = 0;
-  if (d->cuCtxGetId && !CALL(&r, d, cuCtxGetId, context, &id)) r.value = id;
-  return r;
+  WITHOUT_CONTEXT(r, if (d->cuCtxGetId && !CALL(&r, d, cuCtxGetId, context, &id)) r.value = id);
 }
 
 enum { invalid_context = 201, invalid_handle = 400 };
@@ -209,8 +171,7 @@ result cdevice_v0_cuda_pool_new(table d, uintptr_t context, int device) {
   props.allocation = allocation_pinned;
   props.location.type = location_device;
   props.location.id = device;
-  uintptr_t pool = 0;
-  RELAXED_IN_CONTEXT(d, context, r, if (!CALL(&r, d, cuMemPoolCreate, &pool, &props)) r.value = pool);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuMemPoolCreate, &props);
 }
 
 result cdevice_v0_cuda_pool_keep(table d, uintptr_t context, uintptr_t pool, uint64_t bytes) {
