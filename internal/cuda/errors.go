@@ -29,7 +29,6 @@ const (
 	PeerAccessAlreadyEnabled    Code = 704
 	HostMemoryAlreadyRegistered Code = 712
 	HostMemoryNotRegistered     Code = 713
-	NotPermitted                Code = 800
 	NotSupported                Code = 801
 	SystemDriverMismatch        Code = 803
 	CompatNotSupported          Code = 804
@@ -61,11 +60,6 @@ const (
 const (
 	StreamCaptureUnsupported Code = 900
 	StreamCaptureInvalidated Code = 901
-	StreamCaptureMerge       Code = 902
-	StreamCaptureUnmatched   Code = 903
-	StreamCaptureUnjoined    Code = 904
-	StreamCaptureIsolation   Code = 905
-	StreamCaptureImplicit    Code = 906
 	CapturedEvent            Code = 907
 	StreamCaptureWrongThread Code = 908
 )

@@ -140,7 +140,10 @@ func TestWorkOfOtherGPUsIsWaitedFor(t *testing.T) {
 	const n = 4096
 	from, s := here.Ready(n), there.Stream()
 	to := there.Memory(n, s)
+	here.Fill(from.Ptr(), 2, n, nil)
+	require.NoError(t, here.Legacy().Synchronize(background))
 	open := m.Hold(t, s)
+	there.Fill(to.Ptr(), 1, n, s)
 	there.Transfer(to.Ptr(), from.Ptr(), n, s)
 	m.Sim.ResetCounters()
 	ended := make(chan error, 1)
@@ -150,4 +153,5 @@ func TestWorkOfOtherGPUsIsWaitedFor(t *testing.T) {
 	assert.Empty(t, ended)
 	open()
 	within.Seconds(t, "the function", func() error { return <-ended })
+	there.Holds(2, to.Ptr(), n, s)
 }

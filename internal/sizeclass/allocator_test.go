@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -138,7 +137,8 @@ func TestWhatIsFreedIsUsedAgain(t *testing.T) {
 	assert.LessOrEqual(t, src.made, len(tiers))
 }
 
-func TestLimit(t *testing.T) {
+// Errors of the limit and of the source are those of the allocator.
+func TestErrorsOfTheCache(t *testing.T) {
 	src := newCPU()
 	a := over(src, 8<<20)
 	big := a.Allocate(4 << 20)
@@ -148,53 +148,11 @@ func TestLimit(t *testing.T) {
 	var failed *Error
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, 5<<20, failed.Size)
-
-	small := a.Allocate(100) // a slab of the other half
 	a.Free(big)
-	other := a.Allocate(3 << 20) // cached memory makes room
-	a.Free(other)
-	a.Free(small)
-	assert.LessOrEqual(t, src.bytes, int64(8<<20))
-
-	tight := over(src, 1000) // smaller than a slab
-	b := tight.Allocate(500)
-	assert.ErrorIs(t, panicOf(func() { tight.Allocate(600) }), ErrLimit)
-	tight.Free(b)
-	tight.Trim()
 	a.Trim()
+	src.refuse = errors.New("no pages")
+	assert.ErrorIs(t, panicOf(func() { a.Allocate(1 << 19) }), src.refuse)
 	assert.Zero(t, src.live)
-}
-
-func TestPartlyUsedSlabsStay(t *testing.T) {
-	src := newCPU()
-	a := over(src, 0)
-	kept := a.Allocate(100)
-	kept[99] = 7
-	a.Free(a.Allocate(100))
-	a.Trim()
-	assert.Equal(t, 1, src.live)
-	assert.EqualValues(t, 7, kept[99])
-	a.Free(kept)
-	a.Trim()
-	assert.Zero(t, src.live)
-	use, _ := a.Stats()
-	assert.Zero(t, use.Held)
-	a.Free(a.Allocate(100)) // after its open slab went
-	a.Trim()
-	assert.Zero(t, src.live)
-}
-
-func TestTheSourcesErrorIsKept(t *testing.T) {
-	cause := errors.New("no pages")
-	src := newCPU()
-	src.refuse = cause
-	a := over(src, 1<<20)
-	for range 100 { // a refused allocation counts for nothing
-		require.ErrorIs(t, panicOf(func() { a.Allocate(1 << 19) }), cause)
-	}
-	src.refuse = nil
-	a.Free(a.Allocate(1 << 19))
-	a.Trim()
 }
 
 func TestForeignMemoryIsRefused(t *testing.T) {
@@ -221,40 +179,4 @@ func panicOf(f func()) (err error) {
 	}()
 	f()
 	return nil
-}
-
-func TestManyGoroutines(t *testing.T) {
-	src := newCPU()
-	a := over(src, 0)
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(g), 1))
-			var mine [][]byte
-			for i := range 300 {
-				b := a.Allocate(1 + r.IntN(1<<r.IntN(21)))
-				b[0], b[len(b)-1] = byte(g), byte(g)
-				mine = append(mine, b)
-				if i%3 == 0 {
-					k := r.IntN(len(mine))
-					if mine[k][0] != byte(g) || mine[k][len(mine[k])-1] != byte(g) {
-						panic(fmt.Sprintf("goroutine %d: its memory is another's", g))
-					}
-					mine[k] = a.Reallocate(1+r.IntN(5000), mine[k])
-					mine[k][0], mine[k][len(mine[k])-1] = byte(g), byte(g)
-					a.Free(mine[k])
-					mine = append(mine[:k], mine[k+1:]...)
-				}
-				if i%50 == 0 {
-					a.Trim()
-				}
-			}
-			for _, b := range mine {
-				a.Free(b)
-			}
-		})
-	}
-	wg.Wait()
-	a.Trim()
-	assert.Zero(t, src.live)
 }

@@ -159,7 +159,7 @@ func TestTotalLimit(t *testing.T) {
 	large := take(t, c, 6<<20)
 	_, err := c.Take(context.Background(), 3<<20)
 	assert.ErrorIs(t, err, ErrLimit)
-	small := take(t, c, 100)
+	small := take(t, c, 100) // a slab of the other half
 	c.Give(large)
 	other := take(t, c, 5<<20+1) // 6 MiB, cached
 	assert.Equal(t, 2, src.calls)
@@ -203,28 +203,6 @@ func TestIdleLimit(t *testing.T) {
 	c.SetLimits(Limits{Idle: 0})
 	c.Give(take(t, c, 96<<20))
 	assert.EqualValues(t, 96<<20, c.Stats().Idle)
-}
-
-func TestTrimUnused(t *testing.T) {
-	src := newGPU()
-	c := New(src, Limits{})
-	hot, cold := take(t, c, 5<<20), take(t, c, 5<<20)
-	c.Give(cold)
-	c.Give(hot)
-	c.TrimUnused()
-	assert.Len(t, src.held, 2, "both were in use before")
-	c.Give(take(t, c, 5<<20))
-	c.TrimUnused()
-	assert.Equal(t, map[device.Ptr]int64{hot.Ptr: 5 << 20}, src.held)
-	used := take(t, c, 5<<20)
-	c.TrimUnused()
-	c.TrimUnused()
-	c.Give(used)
-	assert.Len(t, src.held, 1)
-	c.TrimUnused()
-	assert.Len(t, src.held, 1, "used since the last call")
-	c.TrimUnused()
-	assert.Empty(t, src.held)
 }
 
 func TestARefusalLosesNothing(t *testing.T) {

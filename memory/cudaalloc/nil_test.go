@@ -94,11 +94,7 @@ func TestNilArguments(t *testing.T) {
 		"Open(opts...)":                     {Call: func() error { _, err := cudaalloc.Open(0, nil, m.Driver()); return err }, Want: "cuda: Open: opts[0] = nil, want an option"},
 	}
 	// Nil pointers of other implementations.
-	assert.ErrorContains(t, gpu.Memset(own.Ptr(), 0, 8, (*otherStream)(nil)), "stream = nil")
-	assert.ErrorContains(t, s.Record((*otherEvent)(nil)), "event = nil")
+	assert.ErrorContains(t, gpu.Memset(own.Ptr(), 0, 8, (*theirStream)(nil)), "stream = nil")
+	assert.ErrorContains(t, s.Record((*theirEvent)(nil)), "event = nil")
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/memory/cudaalloc", arrow.ErrInvalid, rows)
 }
-
-type otherStream struct{ device.Stream }
-
-type otherEvent struct{ device.Event }
