@@ -94,8 +94,7 @@ func first(err error, then func() error) error {
 func TestGPUUnsafeCallsLeaveCapturesOfOthersAlone(t *testing.T) {
 	m, ctx := retainedOf(t, cudatest.One(t, cudasim.Options{}))
 	calls := unsafeCalls(t, ctx)
-	captured, err := m.GPUs[0].NewStream()
-	require.NoError(t, err)
+	captured := cudatest.NewStream(t, m.GPUs[0])
 	for _, mode := range []int{cudatest.Global, cudatest.ThreadLocal, cudatest.Relaxed} {
 		for name, call := range calls {
 			end := m.Capture(t, captured, mode)
@@ -103,7 +102,6 @@ func TestGPUUnsafeCallsLeaveCapturesOfOthersAlone(t *testing.T) {
 			assert.NoError(t, end(), "%s, mode %d", name, mode)
 		}
 	}
-	require.NoError(t, captured.Close())
 }
 
 // So do they with a capture of the calling thread, and the mode of the thread is as it
@@ -152,10 +150,7 @@ func TestCapturing(t *testing.T) {
 	m, ctx := retained(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	blocking := m.BlockingStream(t, gpu)
-	own, err := gpu.NewStream()
-	require.NoError(t, err)
-	other, err := gpu.NewStream()
-	require.NoError(t, err)
+	own, other := cudatest.NewStream(t, gpu), cudatest.NewStream(t, gpu)
 	asks := func(streams ...uintptr) bool {
 		t.Helper()
 		capturing, err := ctx.Capturing(streams)
@@ -190,21 +185,16 @@ func TestCapturing(t *testing.T) {
 	m.Sim.ResetCounters()
 	assert.False(t, asks(all...))
 	assert.Equal(t, 3, m.Sim.Calls("cuStreamIsCapturing"))
-	require.NoError(t, own.Close())
-	require.NoError(t, other.Close())
 }
 
 // A call that is not permitted during a capture returns an error that names the capture.
 func TestGPUSynchronizeInvalidatesACapture(t *testing.T) {
 	m, ctx := retainedOf(t, cudatest.One(t, cudasim.Options{}))
-	s, err := m.GPUs[0].NewStream()
-	require.NoError(t, err)
-	end := m.Capture(t, s, cudatest.Relaxed)
+	end := m.Capture(t, cudatest.NewStream(t, m.GPUs[0]), cudatest.Relaxed)
 	var code cuda.Code
 	require.True(t, errors.As(ctx.Synchronize(), &code))
 	assert.Equal(t, cuda.StreamCaptureUnsupported, code)
 	assert.True(t, code.Capture())
 	assert.ErrorIs(t, end(), cuda.StreamCaptureInvalidated)
 	assert.NoError(t, ctx.Synchronize())
-	require.NoError(t, s.Close())
 }

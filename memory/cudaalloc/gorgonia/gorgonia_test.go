@@ -3,10 +3,10 @@
 package gorgonia_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -83,6 +83,13 @@ func cuEvent(t *testing.T, dev *cudaalloc.Device) (e cu.Event) {
 	do(t, dev, func() (err error) { e, err = cu.MakeEvent(cu.DisableTiming); return err })
 	t.Cleanup(func() { do(t, dev, func() error { return cu.DestroyEvent(&e) }) })
 	return e
+}
+
+// cuMemory is memory of cu's, which the test frees.
+func cuMemory(t *testing.T, dev *cudaalloc.Device, size int64) (p cu.DevicePtr) {
+	t.Helper()
+	do(t, dev, func() (err error) { p, err = cu.MemAlloc(size); return err })
+	return p
 }
 
 func TestContextBothWays(t *testing.T) {
@@ -228,102 +235,73 @@ func TestPtrBothWays(t *testing.T) {
 	})
 }
 
+// events are an event of cu's and one of ours, each as both.
+func events(t *testing.T, dev *cudaalloc.Device) map[string]event {
+	t.Helper()
+	theirs := cuEvent(t, dev)
+	borrowed, err := gorgonia.Event(dev, theirs)
+	require.NoError(t, err)
+	ours, err := dev.NewEvent()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ours.Close()) })
+	return map[string]event{"their event": {borrowed, theirs}, "our event": {ours, gorgonia.CUEvent(ours)}}
+}
+
+type event struct {
+	ours   device.Event
+	theirs cu.Event
+}
+
 // Work that cu enqueued is waited for by work of ours, by cu's event and by ours.
 func TestOurStreamWaitsForGorgonia(t *testing.T) {
 	m, dev := gpu(t)
-	for name, record := range map[string]func(cu.Stream) device.Event{
-		"their event": func(s cu.Stream) device.Event {
-			e := cuEvent(t, dev)
-			do(t, dev, func() error { return e.Record(s) })
-			ours, err := gorgonia.Event(dev, e)
-			require.NoError(t, err)
-			return ours
-		},
-		"our event": func(s cu.Stream) device.Event {
-			e, err := dev.NewEvent()
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, e.Close()) })
-			do(t, dev, func() error { return gorgonia.CUEvent(e).Record(s) })
-			return e
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			theirs := cuStream(t, dev)
-			borrowed, err := gorgonia.Stream(dev, theirs)
-			require.NoError(t, err)
-			ours, err := dev.NewStream()
-			require.NoError(t, err)
-			defer ours.Close()
-			a, b := device.Memory(nil), device.Memory(nil)
-			for _, to := range []*device.Memory{&a, &b} {
-				*to, err = dev.Allocate(background, 64, ours)
-				require.NoError(t, err)
-				require.NoError(t, dev.Memset((*to).Ptr(), 0, 64, ours))
-			}
-			require.NoError(t, ours.Synchronize(background))
+	g := m.On(t, dev)
+	for name, e := range events(t, dev) {
+		theirs := cuStream(t, dev)
+		borrowed, err := gorgonia.Stream(dev, theirs)
+		require.NoError(t, err)
+		ours := g.Stream()
+		a, b := g.Memory(64, ours), g.Memory(64, ours)
+		g.Fill(a.Ptr(), 0, 64, ours)
+		require.NoError(t, ours.Synchronize(background))
 
-			open := m.Hold(t, borrowed)
-			do(t, dev, func() error {
-				return cu.MemsetD8Async(gorgonia.CUPtr(a.Ptr()), 7, 64, theirs)
-			})
-			e := record(theirs)
-			require.NoError(t, ours.WaitEvent(e))
-			require.NoError(t, dev.Copy([]device.Range{{Dst: b.Ptr(), Src: a.Ptr(), Size: 64}}, ours))
-			done, err := e.Query()
-			require.NoError(t, err)
-			assert.False(t, done)
-			open()
-			require.NoError(t, ours.Synchronize(background))
-			assert.Equal(t, strings.Repeat("\x07", 64), string(read(t, dev, gorgonia.CUPtr(b.Ptr()), 64)))
-			require.NoError(t, a.Free(ours))
-			require.NoError(t, b.Free(ours))
-		})
+		open := m.Hold(t, borrowed)
+		do(t, dev, func() error { return cu.MemsetD8Async(gorgonia.CUPtr(a.Ptr()), 7, 64, theirs) })
+		do(t, dev, func() error { return e.theirs.Record(theirs) })
+		require.NoError(t, ours.WaitEvent(e.ours))
+		g.Transfer(b.Ptr(), a.Ptr(), 64, ours)
+		done, err := e.ours.Query()
+		require.NoError(t, err)
+		assert.False(t, done, name)
+		open()
+		require.NoError(t, ours.Synchronize(background))
+		assert.Equal(t, bytes.Repeat([]byte{7}, 64), read(t, dev, gorgonia.CUPtr(b.Ptr()), 64), name)
+		require.NoError(t, a.Free(ours))
+		require.NoError(t, b.Free(ours))
 	}
 }
 
 // Work of ours is waited for by work that cu enqueues, by cu's event and by ours.
 func TestGorgoniaWaitsForOurStream(t *testing.T) {
 	m, dev := gpu(t)
-	for name, record := range map[string]func(device.Stream) cu.Event{
-		"their event": func(s device.Stream) cu.Event {
-			e := cuEvent(t, dev)
-			ours, err := gorgonia.Event(dev, e)
-			require.NoError(t, err)
-			require.NoError(t, s.Record(ours))
-			return e
-		},
-		"our event": func(s device.Stream) cu.Event {
-			e, err := dev.NewEvent()
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, e.Close()) })
-			require.NoError(t, s.Record(e))
-			return gorgonia.CUEvent(e)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			theirs := cuStream(t, dev)
-			ours, err := dev.NewStream()
-			require.NoError(t, err)
-			defer ours.Close()
-			var a, b cu.DevicePtr
-			do(t, dev, func() (err error) { a, err = cu.MemAlloc(64); return err })
-			do(t, dev, func() (err error) { b, err = cu.MemAlloc(64); return err })
-
-			open := m.Hold(t, ours)
-			require.NoError(t, dev.Memset(gorgonia.Ptr(a), 9, 64, ours))
-			e := record(ours)
-			do(t, dev, func() error { return theirs.Wait(e, 0) })
-			do(t, dev, func() error { return cu.MemcpyDtoDAsync(b, a, 64, theirs) })
-			do(t, dev, func() error {
-				assert.EqualError(t, e.Query(), cu.NotReady.Error())
-				return nil
-			})
-			open()
-			do(t, dev, theirs.Synchronize)
-			assert.Equal(t, strings.Repeat("\x09", 64), string(read(t, dev, b, 64)))
-			do(t, dev, func() error { return cu.MemFree(a) })
-			do(t, dev, func() error { return cu.MemFree(b) })
+	g := m.On(t, dev)
+	for name, e := range events(t, dev) {
+		theirs, ours := cuStream(t, dev), g.Stream()
+		a, b := cuMemory(t, dev, 64), cuMemory(t, dev, 64)
+		open := m.Hold(t, ours)
+		g.Fill(gorgonia.Ptr(a), 9, 64, ours)
+		require.NoError(t, ours.Record(e.ours))
+		do(t, dev, func() error { return theirs.Wait(e.theirs, 0) })
+		do(t, dev, func() error { return cu.MemcpyDtoDAsync(b, a, 64, theirs) })
+		do(t, dev, func() error {
+			assert.EqualError(t, e.theirs.Query(), cu.NotReady.Error(), name)
+			return nil
 		})
+		open()
+		do(t, dev, theirs.Synchronize)
+		assert.Equal(t, bytes.Repeat([]byte{9}, 64), read(t, dev, b, 64), name)
+		do(t, dev, func() error { return cu.MemFree(a) })
+		do(t, dev, func() error { return cu.MemFree(b) })
 	}
 }
 

@@ -154,8 +154,7 @@ func TestBatchWaitsForTheStream(t *testing.T) {
 	s := cuStream(t, dev)
 	borrowed, err := gorgonia.Stream(dev, s)
 	require.NoError(t, err)
-	var p cu.DevicePtr
-	do(t, dev, func() (err error) { p, err = cu.MemAlloc(32); return err })
+	p := cuMemory(t, dev, 32)
 
 	open := m.Hold(t, borrowed)
 	do(t, dev, func() error { return cu.MemcpyHtoDAsync(p, unsafe.Pointer(&numbers[0]), 32, s) })
@@ -198,8 +197,7 @@ func TestOwnerFreesAlsoAfterAnError(t *testing.T) {
 			if m.Sim == nil && c.s != cu.NoStream {
 				t.Skip("a handle that is none may crash a real driver")
 			}
-			var p cu.DevicePtr
-			do(t, dev, func() (err error) { p, err = cu.MemAlloc(32); return err })
+			p := cuMemory(t, dev, 32)
 			var count freed
 			_, err := gorgonia.Owner(c.dev, c.s, count.wrap(cu.MemFree), p)
 			assert.ErrorContains(t, err, c.want)
@@ -208,8 +206,7 @@ func TestOwnerFreesAlsoAfterAnError(t *testing.T) {
 		})
 	}
 	// The same where it is cdevice that refuses.
-	var p cu.DevicePtr
-	do(t, dev, func() (err error) { p, err = cu.MemAlloc(32); return err })
+	p := cuMemory(t, dev, 32)
 	var count freed
 	owner, err := gorgonia.Owner(dev, cu.NoStream, count.wrap(cu.MemFree), p)
 	require.NoError(t, err)
