@@ -17,12 +17,7 @@ import (
 var background = context.Background()
 
 // allocate returns memory that is freed at the end of the rule.
-func (c *contract) allocate(t T, size int64) device.Memory { return allocateOn(t, c.Device, size) }
-
-func allocateOn(t T, dev device.Device, size int64) device.Memory {
-	t.Helper()
-	return ownedOn(t, dev, size, nil)
-}
+func (c *contract) allocate(t T, size int64) device.Memory { return ownedOn(t, c.Device, size, nil) }
 
 // owned returns memory allocated on s. A rule may free it; otherwise it is freed at
 // the end, even if the rule has left something undone.

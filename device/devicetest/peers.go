@@ -9,7 +9,7 @@ var peerRules = []rule{
 	{"memory is copied between devices, on streams of either", func(t T, c *contract) {
 		const n = 5000
 		for i, peer := range c.peers {
-			here, there, back := c.allocate(t, n), allocateOn(t, peer, n), c.allocate(t, n)
+			here, there, back := c.allocate(t, n), ownedOn(t, peer, n, nil), c.allocate(t, n)
 			t.Cleanup(func() { quiet(c.Device); quiet(peer) }) // each may use the other's memory
 			settle(t, peer)
 			c.write(t, here.Ptr(), pattern(n, byte(i)))

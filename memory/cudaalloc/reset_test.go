@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -24,19 +24,20 @@ type inUse struct {
 }
 
 func use(t *testing.T, gpu *cudaalloc.Device) inUse {
-	u := inUse{gpu: gpu}
+	stream := func() device.Stream {
+		s, err := gpu.NewStream()
+		require.NoError(t, err)
+		return s
+	}
+	u := inUse{gpu: gpu, s: stream(), closed: stream()}
+	memory := func(d *cudaalloc.Device) device.Memory {
+		mem, err := d.Allocate(background, 4096, u.s)
+		require.NoError(t, err)
+		return mem
+	}
+	u.own, u.host, u.managed = memory(gpu), memory(gpu.Pinned()), memory(gpu.Managed())
 	var err error
-	u.s, err = gpu.NewStream()
-	require.NoError(t, err)
-	u.closed, err = gpu.NewStream()
-	require.NoError(t, err)
 	u.e, err = gpu.NewEvent()
-	require.NoError(t, err)
-	u.own, err = gpu.Allocate(background, 4096, u.s)
-	require.NoError(t, err)
-	u.host, err = gpu.Pinned().Allocate(background, 4096, u.s)
-	require.NoError(t, err)
-	u.managed, err = gpu.Managed().Allocate(background, 4096, u.s)
 	require.NoError(t, err)
 	require.True(t, gpu.PageLocked(u.host.Ptr(), 4096))
 	for range 10 {
@@ -50,41 +51,37 @@ func use(t *testing.T, gpu *cudaalloc.Device) inUse {
 // handles may be those of other things by now.
 func (u inUse) ended(t *testing.T, m *cudatest.Machine) {
 	m.Sim.ResetCounters()
-	fails := func(err error) { t.Helper(); assert.ErrorIs(t, err, cudaalloc.ContextIsDestroyed) }
-	_, err := u.gpu.Allocate(background, 64, u.s)
-	fails(err)
-	_, err = u.gpu.Managed().Allocate(background, 64, nil)
-	fails(err)
-	_, err = u.gpu.NewStream()
-	fails(err)
-	_, err = u.gpu.NewEvent()
-	fails(err)
-	_, _, err = u.gpu.MemoryInfo()
-	fails(err)
-	fails(u.gpu.Memset(u.own.Ptr(), 1, 4096, u.s))
-	fails(u.s.Record(u.e))
-	fails(u.s.Synchronize(background))
-	fails(u.e.Synchronize(background))
-	_, err = u.e.Query()
-	fails(err)
-	fails(u.closed.Close())
+	for what, err := range map[string]error{
+		"Allocate":          errorOf(u.gpu.Allocate(background, 64, u.s)),
+		"Allocate managed":  errorOf(u.gpu.Managed().Allocate(background, 64, nil)),
+		"NewStream":         errorOf(u.gpu.NewStream()),
+		"NewEvent":          errorOf(u.gpu.NewEvent()),
+		"Memset":            u.gpu.Memset(u.own.Ptr(), 1, 4096, u.s),
+		"Record":            u.s.Record(u.e),
+		"Synchronize":       u.s.Synchronize(background),
+		"Event.Synchronize": u.e.Synchronize(background),
+		"Event.Query":       errorOf(u.e.Query()),
+		"Close":             u.closed.Close(),
+	} {
+		assert.ErrorIs(t, err, cudaalloc.ContextIsDestroyed, what)
+	}
+	_, _, err := u.gpu.MemoryInfo()
+	assert.ErrorIs(t, err, cudaalloc.ContextIsDestroyed)
 	for _, memory := range []device.Memory{u.own, u.host, u.managed} {
 		_ = memory.Free(u.s) // an error now, or of the background
 	}
 	called := make(chan struct{})
 	u.gpu.AfterWork(func() { close(called) })
-	select {
-	case <-called:
-	case <-time.After(10 * time.Second):
-		require.Fail(t, "what waits for work that ended with the context waits on")
-	}
-	require.Eventually(t, func() bool { return u.gpu.ReadStats().Waiting == 0 }, 10*time.Second, time.Millisecond)
+	within.Seconds(t, "what waits for work that ended with the context", func() error { <-called; return nil })
+	within.Eventually(t, "nothing waits", func() bool { return u.gpu.ReadStats().Waiting == 0 })
 	for _, function := range []string{
 		"cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuStreamDestroy", "cuEventDestroy", "cuEventRecord", "cuCtxSetCurrent", "cuCtxSynchronize",
 	} {
 		assert.Zero(t, m.Sim.Calls(function), function)
 	}
 }
+
+func errorOf[V any](_ V, err error) error { return err }
 
 // works tests that a GPU is usable.
 func works(t *testing.T, gpu *cudaalloc.Device) {
@@ -95,10 +92,9 @@ func works(t *testing.T, gpu *cudaalloc.Device) {
 	host, err := gpu.Pinned().Allocate(background, 4096, s)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Memset(own.Ptr(), 7, 4096, s))
-	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: own.Ptr(), Size: 4096}}, s))
+	require.NoError(t, gpu.Copy(cudatest.Range(host.Ptr(), own.Ptr(), 4096), s))
 	require.NoError(t, s.Synchronize(background))
-	p := host.Ptr()
-	assert.Equal(t, bytes.Repeat([]byte{7}, 4096), unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), 4096))
+	assert.Equal(t, bytes.Repeat([]byte{7}, 4096), cudatest.At(host.Ptr(), 4096))
 	require.NoError(t, own.Free(s))
 	require.NoError(t, host.Free(s))
 	require.NoError(t, s.Close())
