@@ -101,6 +101,12 @@ func (h *Heap) keeps() bool {
 	return false
 }
 
+// OnTrim registers trim, which frees cached memory of this GPU, for as long as the process lives:
+// [GPU.Trim] calls it, and so does an allocation that finds no memory. It is called on a
+// goroutine of its own, and should not wait: Trim waits for it until its context ends, an
+// allocation for at most two seconds. A panic of it is logged.
+func (h *Heap) OnTrim(trim func()) { h.trims.add(trim) }
+
 // trimCaches gives cached memory back to the driver.
 func (h *Heap) trimCaches() {
 	for _, cache := range h.caches {

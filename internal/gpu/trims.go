@@ -13,12 +13,6 @@ type trims struct {
 	turn chan struct{}
 }
 
-// OnTrim registers trim, which frees cached memory of this GPU, for as long as the process lives:
-// [GPU.Trim] calls it, and so does an allocation that finds no memory. It is called on a
-// goroutine of its own, and should not wait: Trim waits for it until its context ends, an
-// allocation for at most two seconds. A panic of it is logged.
-func (h *Heap) OnTrim(trim func()) { h.trims.add(trim) }
-
 func (t *trims) add(trim func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
