@@ -214,6 +214,7 @@ func TestSmallPageLockedRangesAreReadInTurn(t *testing.T) {
 	writer := g.Stream()
 	locked, managed, own := g.M.On(t, g.Pinned()).Ready(2*size), g.M.On(t, g.Managed()).Ready(2*size), g.Ready(2*size)
 	last := locked.Ptr() + 2*size - 1
+	one := cudatest.Range(last, own.Ptr(), 1)
 	for name, c := range map[string]struct {
 		make   func() (device.Stream, error)
 		before func(device.Stream) error
@@ -224,7 +225,7 @@ func TestSmallPageLockedRangesAreReadInTurn(t *testing.T) {
 		"on any other stream":     {g.NewStream, nil, locked, 2},
 		"managed memory":          {g.CopyStream, nil, managed, 2},
 		"after a wait":            {g.CopyStream, func(s device.Stream) error { return s.WaitEvent(g.Event(writer)) }, locked, 2},
-		"after a copy":            {g.CopyStream, func(s device.Stream) error { return g.Copy(cudatest.Range(last, own.Ptr(), 1), s) }, locked, 2},
+		"after a copy":            {g.CopyStream, func(s device.Stream) error { return g.Copy(one, s) }, locked, 2},
 		"after a fill of it":      {g.CopyStream, func(s device.Stream) error { return g.Pinned().Memset(last, 1, 1, s) }, locked, 2},
 		"after a fill of another": {g.CopyStream, func(s device.Stream) error { return g.Memset(own.Ptr(), 1, 1, s) }, locked, 1},
 	} {
@@ -284,16 +285,20 @@ func TestUploadOfMemoryThatCannotBeRead(t *testing.T) {
 	s := gpu.Stream()
 	src := make([]byte, 5*mib)
 	defer runtime.KeepAlive(src)
-	for name, bad := range map[string]device.Ptr{"no address": 0, "in the first page": 8, "of the device": gpu.Memory(size, s).Ptr()} {
+	for name, bad := range map[string]device.Ptr{
+		"no address": 0, "in the first page": 8, "of the device": gpu.Memory(size, s).Ptr(),
+	} {
 		for _, dev := range []*cudaalloc.Device{gpu.Device, gpu.Pinned()} {
 			t.Run(fmt.Sprint(name, ", to ", dev.ID()), func(t *testing.T) {
 				to, err := dev.Allocate(background, size, s)
 				require.NoError(t, err)
-				require.NotPanics(t, func() {
-					_, err = dev.Upload(background, append( // the first is more than one copy
-						cudatest.Range(to.Ptr(), cudatest.Pointer(src), 5*mib), cudatest.Range(to.Ptr()+5*mib, bad, 100)...), s)
-				})
-				assert.ErrorContains(t, err, "cannot be accessed")
+				for _, list := range [][]device.Range{
+					cudatest.Range(to.Ptr(), bad, 100),
+					append(cudatest.Range(to.Ptr(), cudatest.Pointer(src), 5*mib), cudatest.Range(to.Ptr()+5*mib, bad, 100)...), // after a copy
+				} {
+					require.NotPanics(t, func() { _, err = dev.Upload(background, list, s) })
+					assert.ErrorContains(t, err, "cannot be accessed")
+				}
 				require.NoError(t, to.Free(s))
 				nothingStaged(t, gpu)
 			})

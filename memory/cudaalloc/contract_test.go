@@ -15,7 +15,13 @@ func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
 	live := func() (int64, error) {
 		err := d.Trim(background)
 		s := d.ReadStats()
-		return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Pinned.Live, device.CUDAManaged: s.Managed.Live}[d.ID().Type], err
+		switch d.ID().Type {
+		case device.CUDAHost:
+			return s.Pinned.Live, err
+		case device.CUDAManaged:
+			return s.Managed.Live, err
+		}
+		return s.Device.Live, err
 	}
 	return []devicetest.Option{
 		devicetest.WithUnregistered(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live), devicetest.WithPeers(peers...),
@@ -44,7 +50,8 @@ func TestGPUContract(t *testing.T) {
 					peers = append(peers, other)
 				}
 			}
-			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, append(contract(d, peers...), captures(m, nil))...) })
+			opts := append(contract(d, peers...), captures(m, nil))
+			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, opts...) })
 		}
 		t.Run("shareable", func(t *testing.T) {
 			d := m.GPUs[0].Shareable()

@@ -54,7 +54,8 @@ func (d *Device) SetLimits(l Limits) error {
 		{"Waiting", l.Waiting}, {"IdleAfter", int64(l.IdleAfter)},
 	} {
 		if field.value < 0 {
-			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d, want 0 or more: %w", d.gpu.Ctx, field.name, field.value, arrow.ErrInvalid)
+			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d, want 0 or more: %w",
+				d.gpu.Ctx, field.name, field.value, arrow.ErrInvalid)
 		}
 	}
 	return d.gpu.Heap.SetLimits(gpu.Limits(l))

@@ -32,13 +32,14 @@ import (
 func TestDriversThatCannotBeUsed(t *testing.T) {
 	missing, text := filepath.Join(t.TempDir(), "libcuda.so.1"), filepath.Join(t.TempDir(), "libcuda.so.1")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
-	const libc = "libc.so.6"
+	old := cudasim.Load(t, cudasim.Options{Missing: []string{"cuMemHostAlloc"}})
+	const libc, advice = "libc.so.6", "WithDriver names it; name the driver's library"
 	for name, row := range map[string]struct{ path, want string }{
-		"missing":    {missing, missing + ": cannot open shared object file: No such file or directory: WithDriver names it; name the driver's library"},
+		"missing":    {missing, missing + ": cannot open shared object file: No such file or directory: " + advice},
 		"no library": {text, text},
-		"no driver":  {libc, "cuda: libc.so.6 is not a CUDA driver, it has no cuInit: WithDriver names it; name the driver's library, usually libcuda.so.1"},
+		"no driver":  {libc, "cuda: libc.so.6 is not a CUDA driver, it has no cuInit: " + advice + ", usually libcuda.so.1"},
 		"no devices": {cudasim.Load(t, cudasim.Options{NoDevices: true}).Path(), "cuda: cuInit(0): CUDA_ERROR_NO_DEVICE: "},
-		"old":        {cudasim.Load(t, cudasim.Options{Missing: []string{"cuMemHostAlloc"}}).Path(), "has no cuMemHostAlloc: the driver is too old"},
+		"old":        {old.Path(), "has no cuMemHostAlloc: the driver is too old"},
 	} {
 		for range 2 {
 			_, err := cudaalloc.Open(0, cudaalloc.WithDriver(row.path))
@@ -204,7 +205,7 @@ func TestRegistry(t *testing.T) {
 		"one hidden GPU": {1, simulated(cudasim.Options{}, "3"), `(CUDA_VISIBLE_DEVICES="3" hides all other GPUs from this process)`},
 		"no driver": {
 			0, []string{"CDEVICE_CUDA_DRIVER=" + missing},
-			"cannot open shared object file: No such file or directory: the environment variable CDEVICE_CUDA_DRIVER names it; name the driver's library",
+			"No such file or directory: the environment variable CDEVICE_CUDA_DRIVER names it; name the driver's library",
 		},
 		"not a driver": {
 			0, []string{"CDEVICE_CUDA_DRIVER=libc.so.6"},

@@ -115,7 +115,8 @@ func (g GPU) Bytes(p device.Ptr, size int, s device.Stream) []byte {
 // Holds asserts that size bytes at p are value after the work on s.
 func (g GPU) Holds(value byte, p device.Ptr, size int, s device.Stream) {
 	g.t.Helper()
-	assert.True(g.t, bytes.Equal(bytes.Repeat([]byte{value}, size), g.Bytes(p, size, s)), "%d bytes at %#x are not %d", size, p, value)
+	want := bytes.Repeat([]byte{value}, size)
+	assert.True(g.t, bytes.Equal(want, g.Bytes(p, size, s)), "%d bytes at %#x are not %d", size, p, value)
 }
 
 // Done reports whether all work on a stream, or before an event, has completed.
