@@ -93,6 +93,26 @@ func TestRegister(t *testing.T) {
 	assert.Panics(t, func() { device.Register(device.WebGPU, nil) })
 }
 
+// The backend of a type lists its devices.
+func TestUUIDs(t *testing.T) {
+	want := [][16]byte{{1}, {2}}
+	failure := errors.New("out of order")
+	var fails error
+	list := func() ([][16]byte, error) { return want, fails }
+	t.Cleanup(func() { device.Forget(device.Hexagon) })
+	device.RegisterUUIDs(device.Hexagon, list)
+	assert.Panics(t, func() { device.RegisterUUIDs(device.Hexagon, list) }, "a type has one list")
+	assert.Panics(t, func() { device.RegisterUUIDs(device.WebGPU, nil) })
+	got, err := device.UUIDs(device.Hexagon)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	fails = failure
+	_, err = device.UUIDs(device.Hexagon)
+	assert.ErrorIs(t, err, failure)
+	_, err = device.UUIDs(device.Metal)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
 // A backend for pinned memory opens the device that pins.
 func TestOpenersMayOpen(t *testing.T) {
 	t.Cleanup(func() { device.Forget(device.VPI); device.Forget(device.WebGPU) })
