@@ -27,6 +27,20 @@ func TestEndOfAStreamWaitsForQuestionsAboutIt(t *testing.T) {
 	}
 }
 
+// A copy stream with pending work is not reused for the next copy.
+func TestGPUCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
+	g := cudatest.OneGPU(t, cudasim.Options{})
+	first, err := g.CopyStream()
+	require.NoError(t, err)
+	open := g.M.Hold(t, first)
+	require.NoError(t, first.Close())
+	second, err := g.CopyStream()
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Handle(), second.Handle())
+	open()
+	require.NoError(t, second.Close())
+}
+
 func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
 	g := cudatest.OneGPU(t, cudasim.Options{})
 	const n = 1000
