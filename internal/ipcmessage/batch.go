@@ -9,43 +9,24 @@ import (
 type batch struct {
 	name       string // of errors
 	rows       int64
-	nodes      []pair // lengths and numbers of nulls
-	buffers    []pair // offsets and lengths
+	nodes      []int64 // pairs: a length, a number of nulls
+	buffers    []int64 // pairs: an offset, a length
 	variadic   []int64
 	compressed bool
 	zstd       bool // or lz4
 }
 
 func readBatch(name string, t table) (b batch, err error) {
-	b.name = name
-	if b.rows, err = t.int64(0); err != nil {
-		return b, err
-	}
-	if b.nodes, err = t.pairs(1); err != nil {
-		return b, err
-	}
-	if b.buffers, err = t.pairs(2); err != nil {
-		return b, err
-	}
-	compression, ok, err := t.table(3)
-	if err != nil {
-		return b, err
-	}
-	b.compressed = ok
-	codec, err := compression.byte(0)
-	if err != nil {
-		return b, err
-	}
+	b = batch{name: name, rows: number[int64](t, 0), nodes: t.words(1, 2), buffers: t.words(2, 2), variadic: t.words(4, 1)}
+	compression, compressed := t.table(3)
+	b.compressed = compressed
+	codec := number[byte](compression, 0)
 	if codec > 1 {
 		return b, Invalid(name+".compression", "codec %d, want 0 or 1", codec)
 	}
 	// mutant: b.zstd = codec > 1
 	b.zstd = codec == 1
-	at, n, err := t.vector(4, 8)
-	for i := 0; err == nil && i < n; i++ {
-		b.variadic = append(b.variadic, int64(binary.LittleEndian.Uint64(t.f.b[at+8*i:])))
-	}
-	return b, err
+	return b, t.f.err
 }
 
 // invalid is an error about element i of a vector of the batch.
@@ -63,8 +44,8 @@ func (c *Checker) batch(name string, t table, columns []shape, version int16, bo
 		return 0, tooMuch(name+".length", "%d, want at most %d", b.rows, c.maxLength())
 	}
 	for i, n := range b.variadic {
-		if n < 0 || n > int64(len(b.buffers)) {
-			return 0, b.invalid("variadicBufferCounts", i, "%d of %d buffers", n, len(b.buffers))
+		if n < 0 || n > int64(len(b.buffers)/2) {
+			return 0, b.invalid("variadicBufferCounts", i, "%d of %d buffers", n, len(b.buffers)/2)
 		}
 	}
 	var want count
@@ -81,7 +62,7 @@ func (c *Checker) batch(name string, t table, columns []shape, version int16, bo
 	}
 	// The columns have the length of the batch, which arrow-go does not check where that is 0.
 	for _, i := range tops {
-		if length := b.nodes[i].a; length != b.rows { // mutant: never
+		if length := b.nodes[2*i]; length != b.rows { // mutant: never
 			return 0, b.invalid("nodes", i, "length %d, want %d as the batch", length, b.rows)
 		}
 	}
@@ -95,11 +76,11 @@ func (c *Checker) maxLength() int64 { return 8 * c.max }
 
 // checkNodes returns the number of elements of all arrays, or limit+1 if that is less.
 func (b *batch) checkNodes(want int, limit int64) (elements int64, err error) {
-	if len(b.nodes) < want {
-		return 0, Invalid(b.name+".nodes", "%d, want %d", len(b.nodes), want)
+	if n := len(b.nodes) / 2; n < want {
+		return 0, Invalid(b.name+".nodes", "%d, want %d", n, want)
 	}
-	for i, node := range b.nodes {
-		switch length, nulls := node.a, node.b; {
+	for i := range len(b.nodes) / 2 {
+		switch length, nulls := b.nodes[2*i], b.nodes[2*i+1]; {
 		// mutant: case length < 0:
 		case length < 0 || nulls < 0 || nulls > length:
 			return 0, b.invalid("nodes", i, "length %d with %d nulls", length, nulls)
@@ -114,11 +95,11 @@ func (b *batch) checkNodes(want int, limit int64) (elements int64, err error) {
 
 // checkBuffers checks that the buffers are in the body, and returns the bytes that they say they decompress to.
 func (b *batch) checkBuffers(want int, body []byte, limit int64) (total int64, err error) {
-	if len(b.buffers) < want {
-		return 0, Invalid(b.name+".buffers", "%d, want %d", len(b.buffers), want)
+	if n := len(b.buffers) / 2; n < want {
+		return 0, Invalid(b.name+".buffers", "%d, want %d", n, want)
 	}
-	for i, buffer := range b.buffers {
-		offset, length := buffer.a, buffer.b
+	for i := range len(b.buffers) / 2 {
+		offset, length := b.buffers[2*i], b.buffers[2*i+1]
 		switch {
 		// mutant: case offset < 0 || length < 0:
 		case offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset:

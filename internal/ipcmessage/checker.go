@@ -16,17 +16,7 @@ const (
 )
 
 // KindOf returns the type of a message, or 0 if the metadata is none.
-func KindOf(metadata []byte) Kind {
-	message, err := newFlat(metadata).root()
-	if err != nil {
-		return 0
-	}
-	kind, err := message.byte(1)
-	if err != nil {
-		return 0
-	}
-	return Kind(kind)
-}
+func KindOf(metadata []byte) Kind { return Kind(number[byte](newFlat(metadata).root(), 1)) }
 
 // Checker checks the messages of one stream, in their order.
 type Checker struct {
@@ -56,36 +46,22 @@ type Message struct {
 // Check checks a message: its metadata, that it has its place in the stream, and that its buffers are in its body. An
 // error is an [Error]; nothing must be read of the stream after one.
 func (c *Checker) Check(metadata, body []byte) (m Message, err error) {
-	message, err := newFlat(metadata).root()
-	if err != nil {
-		return m, err
-	}
-	version, err := message.int16(0)
-	if err != nil {
-		return m, err
-	}
-	kind, err := message.byte(1)
-	if err != nil {
-		return m, err
-	}
-	header, ok, err := message.table(2)
-	if err != nil {
-		return m, err
-	}
+	f := newFlat(metadata)
+	message := f.root()
+	version := number[int16](message, 0)
+	m.Kind = Kind(number[byte](message, 1))
+	header, ok := message.table(2)
 	if !ok {
-		return m, errMetadata("a message without a header")
+		f.fail("a message without a header")
 	}
-	size, err := message.int64(3)
-	if err != nil {
-		return m, err
-	}
-	if size < 0 || size > int64(len(body)) { // mutant: never
+	size := number[int64](message, 3)
+	message.keyValues(4)
+	switch {
+	case f.err != nil:
+		return m, f.err
+	case size < 0 || size > int64(len(body)): // mutant: never
 		return m, Invalid("body", "%d bytes, but %d in the metadata", len(body), size)
 	}
-	if err := message.keyValues(4); err != nil {
-		return m, err
-	}
-	m.Kind = Kind(kind)
 	return m, c.header(&m, version, header, body)
 }
 
@@ -94,8 +70,8 @@ func (c *Checker) header(m *Message, version int16, header table, body []byte) (
 	case m.Kind == Schema && c.plan != nil:
 		return errMetadata("a second schema in the stream")
 	case m.Kind == Schema:
-		c.plan, err = readPlan(header)
-		return err
+		c.plan = readPlan(header)
+		return header.f.err
 	case c.plan == nil:
 		return errMetadata("a message of type %d before the schema", m.Kind)
 	case m.Kind == RecordBatch:

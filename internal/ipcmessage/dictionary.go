@@ -8,26 +8,19 @@ import (
 )
 
 // dictionary checks a batch of a dictionary.
-func (c *Checker) dictionary(m *Message, header table, body []byte) (err error) {
-	if m.ID, err = header.int64(0); err != nil {
-		return err
+func (c *Checker) dictionary(m *Message, header table, body []byte) error {
+	m.ID, m.Delta = number[int64](header, 0), number[byte](header, 2) != 0
+	data, ok := header.table(1)
+	if !ok {
+		header.f.fail("a dictionary without data")
 	}
 	values, ok := c.plan.dictionaries[m.ID]
 	if !ok {
-		return errMetadata("a dictionary %d that the schema does not have", m.ID)
+		header.f.fail("a dictionary %d that the schema does not have", m.ID)
 	}
-	data, ok, err := header.table(1)
-	if err != nil {
-		return err
+	if header.f.err != nil {
+		return header.f.err
 	}
-	if !ok {
-		return errMetadata("a dictionary without data")
-	}
-	delta, err := header.byte(2)
-	if err != nil {
-		return err
-	}
-	m.Delta = delta != 0
 	// arrow-go reads dictionaries as it did before version 5.
 	size, err := c.batch("DictionaryBatch", data, []shape{values}, 0, body)
 	if err != nil {
@@ -69,22 +62,13 @@ var valuesMessage = []byte{
 // ValuesOf makes a message of a record batch from that of a dictionary, which was checked: its one column are the
 // values. The body is the same. No byte that was checked is changed: hostile ones may have several meanings.
 func ValuesOf(metadata []byte) ([]byte, error) {
-	message, err := newFlat(metadata).root()
-	if err != nil {
-		return nil, err
-	}
-	header, _, err := message.table(2)
-	if err != nil {
-		return nil, err
-	}
-	data, _, err := header.table(1)
-	if err != nil {
-		return nil, err
-	}
+	f := newFlat(metadata)
+	header, _ := f.root().table(2)
+	data, _ := header.table(1)
 	b := append(bytes.Clone(valuesMessage), metadata...)
 	const at = 20
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(valuesMessage)+data.at-at))
-	return b, nil
+	return b, f.err
 }
 
 // Values returns for each dictionary of the stream the schema of a batch of its values, in the order of bytes of the

@@ -64,92 +64,53 @@ type plan struct {
 }
 
 // readPlan checks the table of a schema.
-func readPlan(schema table) (*plan, error) {
-	order, err := schema.int16(0)
-	if err != nil {
-		return nil, err
-	}
-	p := &plan{dictionaries: map[int64]shape{}, order: endian.Endianness(order)}
-	err = schema.each(1, func(f table) error {
-		s, err := p.field(f, 0)
-		p.columns = append(p.columns, s)
-		return err
-	})
-	if err == nil {
-		err = schema.keyValues(2)
-	}
-	if err == nil {
-		_, _, err = schema.vector(3, 8)
-	}
-	return p, err
+func readPlan(schema table) *plan {
+	p := &plan{dictionaries: map[int64]shape{}, order: endian.Endianness(number[int16](schema, 0))}
+	schema.each(1, func(f table) { p.columns = append(p.columns, p.field(f, 0)) })
+	schema.keyValues(2)
+	schema.vector(3, 8)
+	return p
 }
 
 // field returns the shape of a field. That of a dictionary-encoded one is its indices'.
-func (p *plan) field(f table, depth int) (shape, error) {
+func (p *plan) field(f table, depth int) shape {
 	if depth > maxDepth {
-		return shape{}, errMetadata("fields are nested more than %d deep", maxDepth)
+		f.f.fail("fields are nested more than %d deep", maxDepth)
+		return shape{}
 	}
-	var s shape
-	err := f.text(0)
-	if err == nil {
-		_, err = f.byte(1) // whether it is nullable
+	f.text(0)
+	f.field(1, 1) // whether it is nullable
+	s := shape{kind: number[byte](f, 2)}
+	if s.kind == 0 || s.kind > typeLast {
+		f.f.fail("a field of type %d", s.kind)
 	}
-	if err == nil {
-		s.kind, err = f.byte(2)
-	}
-	if err == nil && (s.kind == 0 || s.kind > typeLast) {
-		err = errMetadata("a field of type %d", s.kind)
-	}
-	if err == nil {
-		s.dense, err = typeTable(f, s.kind)
-	}
-	if err == nil {
-		err = f.each(5, func(child table) error {
-			c, err := p.field(child, depth+1)
-			s.children = append(s.children, c)
-			return err
-		})
-	}
-	if err == nil {
-		err = f.keyValues(6)
-	}
-	if err != nil {
-		return s, err
-	}
+	s.dense = typeTable(f, s.kind)
+	f.each(5, func(child table) { s.children = append(s.children, p.field(child, depth+1)) })
+	f.keyValues(6)
 	return p.dictionary(f, s)
 }
 
-// typeTable checks the table of a type.
-func typeTable(f table, kind byte) (dense bool, err error) {
-	t, ok, err := f.table(3)
-	if err != nil {
-		return false, err
-	}
+// typeTable checks the table of a type. It reports whether that is a dense union.
+func typeTable(f table, kind byte) (dense bool) {
+	t, ok := f.table(3)
 	if !ok {
-		return false, errMetadata("a field without a type")
+		f.f.fail("a field without a type")
 	}
-	if err := t.numbers(widths[kind]...); err != nil {
-		return false, err
-	}
+	t.numbers(widths[kind]...)
 	switch kind {
 	case typeDecimal:
-		return false, decimal(t)
+		decimal(t)
 	case typeTimestamp:
-		return false, t.text(1)
+		t.text(1)
 	case typeUnion:
-		mode, err := t.int16(0)
-		if err == nil {
-			_, _, err = t.vector(1, 4)
-		}
-		return mode == 1, err
+		t.vector(1, 4)
+		return number[int16](t, 0) == 1
 	case typeFixedSizeBin, typeFixedSizeList:
-		size, err := t.int32(0)
-		if err == nil && size < 0 {
-			err = errMetadata("a field of type %d with the size %d", kind, size)
+		if size := number[int32](t, 0); size < 0 {
+			f.f.fail("a field of type %d with the size %d", kind, size)
 		}
-		return false, err
 	}
-	return false, nil
+	return false
 }
 
 // digits are the most that a decimal of so many bits holds.
@@ -157,47 +118,30 @@ var digits = map[int32]int32{32: 9, 64: 18, 128: 38, 256: 76}
 
 // decimal checks the precision, which arrow-go's IPC reader takes as it is: the text of one value of a decimal32 of 400
 // million digits takes gigabytes. It refuses other numbers of bits itself.
-func decimal(t table) error {
-	precision, err := t.int32(0)
-	if err != nil {
-		return err
-	}
-	bits, err := t.int32(2)
+func decimal(t table) {
+	precision, bits := number[int32](t, 0), number[int32](t, 2)
 	if bits == 0 {
 		bits = 128 // the default of Schema.fbs
 	}
-	if most, ok := digits[bits]; ok && err == nil && (precision < 1 || precision > most) {
-		err = errMetadata("a decimal of %d bits with the precision %d, want 1 to %d", bits, precision, most)
+	if most, ok := digits[bits]; ok && (precision < 1 || precision > most) {
+		t.f.fail("a decimal of %d bits with the precision %d, want 1 to %d", bits, precision, most)
 	}
-	return err
 }
 
-func (p *plan) dictionary(f table, values shape) (shape, error) {
-	d, ok, err := f.table(4)
-	if err != nil || !ok {
-		return values, err
-	}
-	id, err := d.int64(0)
-	if err == nil {
-		_, err = d.byte(2) // whether it is ordered
-	}
-	if err == nil {
-		err = indices(d)
-	}
-	p.dictionaries[id] = values // arrow-go refuses a schema with two types for one dictionary
-	return shape{kind: typeInt, encoded: true, id: id}, err
-}
-
-// indices checks the type of the indices. Schema.fbs has a default, which arrow-go does not know: it panics.
-func indices(dictionary table) error {
-	t, ok, err := dictionary.table(1)
-	if err != nil {
-		return err
-	}
+func (p *plan) dictionary(f table, values shape) shape {
+	d, ok := f.table(4)
 	if !ok {
-		return errMetadata("a dictionary without a type of indices")
+		return values
 	}
-	return t.numbers(widths[typeInt]...)
+	id := number[int64](d, 0)
+	d.field(2, 1) // whether it is ordered
+	indices, ok := d.table(1)
+	if !ok { // Schema.fbs has a default, which arrow-go does not know: it panics
+		d.f.fail("a dictionary without a type of indices")
+	}
+	indices.numbers(widths[typeInt]...)
+	p.dictionaries[id] = values // arrow-go refuses a schema with two types for one dictionary
+	return shape{kind: typeInt, encoded: true, id: id}
 }
 
 // values finds the types of the values of the dictionaries of an array, for [Checker.Values]. It reports whether there

@@ -91,17 +91,14 @@ func TestPrecisionOfDecimals(t *testing.T) {
 
 // moved puts a field of a table elsewhere, or nowhere: slots lead to it from the first field of the schema.
 func moved(t testing.TB, b []byte, to uint16, slots ...int) []byte {
-	message, err := newFlat(b[8:]).root()
-	require.NoError(t, err)
-	schema, _, err := message.table(2)
-	require.NoError(t, err)
-	require.NoError(t, schema.each(1, func(f table) (err error) {
-		for ; len(slots) > 1 && err == nil; slots = slots[1:] {
-			f, _, err = f.table(slots[0])
+	schema, _ := newFlat(b[8:]).root().table(2)
+	schema.each(1, func(f table) {
+		for ; len(slots) > 1; slots = slots[1:] {
+			f, _ = f.table(slots[0])
 		}
 		binary.LittleEndian.PutUint16(f.vtable[4+2*slots[0]:], to)
-		return err
-	}))
+	})
+	require.NoError(t, schema.f.err)
 	return b
 }
 
@@ -191,15 +188,10 @@ func TestSharedTables(t *testing.T) {
 	b := stream(t, arrow.NewSchema(fields, nil))
 	require.NoError(t, CheckSchema(b))
 	m := b[8:]
-	message, err := newFlat(m).root()
-	require.NoError(t, err)
-	schema, _, err := message.table(2)
-	require.NoError(t, err)
-	at, n, err := schema.vector(1, 4)
-	require.NoError(t, err)
+	schema, _ := newFlat(m).root().table(2)
+	at, n := schema.vector(1, 4)
 	require.Equal(t, len(fields), n)
-	first, err := schema.f.target(at)
-	require.NoError(t, err)
+	first := schema.f.target(at)
 	for i := range n {
 		binary.LittleEndian.PutUint32(m[at+4*i:], uint32(first-at-4*i))
 	}
