@@ -15,7 +15,6 @@ import (
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -30,29 +29,22 @@ import (
 // server's source is released although it is waiting.
 func TestGPUContextEndsNext(t *testing.T) {
 	gpu := machine(t)
-	for name, end := range map[string]struct {
-		code  codes.Code
-		is    error
-		start func() (context.Context, func())
-	}{
-		"cancel":   {codes.Canceled, context.Canceled, func() (context.Context, func()) { return context.WithCancel(background) }},
-		"deadline": {codes.DeadlineExceeded, context.DeadlineExceeded, func() (context.Context, func()) { return context.WithTimeout(background, 200*time.Millisecond) }},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for want, code := range map[error]codes.Code{context.Canceled: codes.Canceled, context.DeadlineExceeded: codes.DeadlineExceeded} {
+		t.Run(want.Error(), func(t *testing.T) {
 			var stopped atomic.Int64
 			client := serve(t, serving(stuck(t, &stopped)), flight.ServerOptions()...)
-			ctx, cancel := end.start()
+			ctx, cancel := context.WithTimeout(background, map[codes.Code]time.Duration{codes.Canceled: time.Hour, codes.DeadlineExceeded: 200 * time.Millisecond}[code])
 			defer cancel()
 			r, err := flight.DoGet(ctx, client, ticket(), as[flight.GetOption](onGPU(t, gpu).opts)...)
 			require.NoError(t, err)
 			defer r.Release()
 			require.True(t, r.Next())
-			if end.code == codes.Canceled {
+			if code == codes.Canceled {
 				time.AfterFunc(20*time.Millisecond, cancel)
 			}
 			within.Seconds(t, "Next", func() error { assert.False(t, r.Next()); return nil })
-			assert.Equal(t, end.code, status.Code(r.Err()), "%v", r.Err())
-			assert.ErrorIs(t, r.Err(), end.is)
+			assert.Equal(t, code, status.Code(r.Err()), "%v", r.Err())
+			assert.ErrorIs(t, r.Err(), want)
 			within.Eventually(t, "the end of the server's source", func() bool { return stopped.Load() == 1 })
 		})
 	}
@@ -90,39 +82,62 @@ type arrivedStream struct {
 
 func (s *arrivedStream) Context() context.Context { return s.ctx }
 
-// The call is cancelled when the deadline ends; which of the two grpc sees first does not matter.
+// overdue is a context whose deadline has passed once ended is set, and that is not done yet.
+type overdue struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (c *overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), c.ended.Load() }
+
+// A call that the server ends as canceled at the deadline ends with the error of the deadline: the server may see that
+// before the client's context does.
 func TestDeadlineThatCancels(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	var stopped atomic.Int64
-	client := serve(t, serving(stuck(t, &stopped)), flight.ServerOptions()...)
-	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
-	defer cancel()
-	r, err := flight.DoGet(ctx, cancelled{client}, ticket())
-	require.NoError(t, err)
-	defer r.Release()
-	for r.Next() {
+	ctx := &overdue{Context: background}
+	canceled := func(r *cdevice.RecordReader, err error) error {
+		if err == nil && r.Next() {
+			r.Release()
+			ctx.ended.Store(true)
+			err = status.Error(codes.Canceled, "context canceled")
+		}
+		return err
 	}
-	assert.Equal(t, codes.DeadlineExceeded, status.Code(r.Err()), "%v", r.Err())
-	assert.ErrorIs(t, r.Err(), context.DeadlineExceeded)
-}
-
-// cancelled is a client whose streams end with Canceled.
-type cancelled struct{ arrowflight.Client }
-
-func (c cancelled) DoGet(ctx context.Context, t *arrowflight.Ticket, opts ...grpc.CallOption) (arrowflight.FlightService_DoGetClient, error) {
-	stream, err := c.Client.DoGet(ctx, t, opts...)
-	return cancelledStream{stream}, err
-}
-
-type cancelledStream struct {
-	arrowflight.FlightService_DoGetClient
-}
-
-func (s cancelledStream) RecvMsg(m any) error {
-	if err := s.FlightService_DoGetClient.RecvMsg(m); err != nil {
-		return status.Error(codes.Canceled, "context canceled")
+	batch := func() *cdevice.RecordReader { return readerOf(t, device.CPUDevice(), schema, numbers(t, 0, 4)) }
+	ends := func(stream flight.Stream) error {
+		r, _, err := flight.Receive(stream, flight.WithPrefetch(0))
+		return canceled(r, err)
 	}
-	return nil
+	client := serve(t, &server{
+		get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+			r := batch()
+			defer r.Release()
+			return errors.Join(flight.Send(stream, r), canceled(batch(), nil))
+		},
+		put:      func(stream arrowflight.FlightService_DoPutServer) error { return ends(stream) },
+		exchange: func(stream arrowflight.FlightService_DoExchangeServer) error { return ends(stream) },
+	}, flight.ServerOptions()...)
+	for name, call := range map[string]func(*cdevice.RecordReader) error{
+		"DoGet": func(*cdevice.RecordReader) error {
+			r, err := flight.DoGet(ctx, client, ticket())
+			if err == nil {
+				_, err = collect(r)
+			}
+			return err
+		},
+		"DoPut": func(r *cdevice.RecordReader) error { return flight.DoPut(ctx, client, descriptor(), r) },
+		"DoExchange": func(r *cdevice.RecordReader) error {
+			_, err := flight.DoExchange(ctx, client, descriptor(), r)
+			return err
+		},
+	} {
+		ctx.ended.Store(false)
+		r := stuck(t, new(atomic.Int64))()
+		err := call(r)
+		r.Release()
+		assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%s: %v", name, err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded, name)
+	}
 }
 
 // Release before the end cancels the call, while Next is waiting on another goroutine or not, and

@@ -101,14 +101,14 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	// mutant: if err != nil && err != io.EOF {
 	if err != nil && err != io.EOF && !endedByServer(ctx, stream, err) {
 		// r has failed: the server must not mistake a part of the batches for all.
-		return withStatus(cmp.Or(received(results), err))
+		return withStatus(contextError(ctx, cmp.Or(received(results), err)))
 	}
 	select {
 	case err = <-results:
 	case <-ctx.Done():
 		err = cmp.Or(received(results), ctx.Err())
 	}
-	return withStatus(err)
+	return withStatus(contextError(ctx, err))
 }
 
 // clientStream is a client's stream that sends.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/grpc/codes"
@@ -128,6 +129,22 @@ func withStatus(err error) error {
 		e.context = context.DeadlineExceeded
 	}
 	return e
+}
+
+// contextError returns the error of ctx in place of one of a call that was canceled because ctx ended, or of a ticket that
+// was withdrawn with the call. The server may see the deadline before ctx does.
+func contextError(ctx context.Context, err error) error {
+	if status.Code(withStatus(err)) != codes.Canceled && !errors.As(err, new(flightticket.OpenError)) {
+		return err
+	}
+	ended := ctx.Err()
+	if deadline, ok := ctx.Deadline(); ended == nil && ok && !time.Now().Before(deadline) {
+		ended = context.DeadlineExceeded
+	}
+	if ended == nil {
+		return err
+	}
+	return fmt.Errorf("flight: %w", ended)
 }
 
 // codeOf returns the code for an error without a status.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,7 +43,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		for at := range 3 {
 			t.Run(fmt.Sprint(row.err, " at ", at), func(t *testing.T) {
 				client := serve(t, serving(func() *cdevice.RecordReader { return failing(t, at, row.err) }), flight.ServerOptions()...)
-				r, err := flight.DoGet(t.Context(), client, ticket())
+				r, err := get(client, "")
 				var got []arrow.RecordBatch
 				if err == nil {
 					got, err = collect(r)
@@ -59,59 +59,69 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 }
 
-// A panic, or an end of the goroutine, in the server's source is an error for the client.
-func TestPanicOfTheServersSource(t *testing.T) {
+// A function of the program that fails, panics, or ends its goroutine ends its stream with an error.
+func TestFunctionsOfAProgram(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	for name, f := range map[string]func(){"panic": func() { panic("broken") }, "goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			client := serve(t, serving(func() *cdevice.RecordReader {
+	kept := numbers(t, 0, 4)
+	messages := &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		w := arrowflight.NewRecordWriter(stream, ipc.WithSchema(schema))
+		return errors.Join(w.Write(kept), w.WriteMetadata([]byte("between")), w.Write(kept), w.Close())
+	}}
+	collected := func(r *cdevice.RecordReader, err error) error {
+		if err == nil {
+			_, err = collect(r)
+		}
+		return err
+	}
+	for name, call := range map[string]func(*testing.T, func() error) error{
+		"the source of the batches": func(t *testing.T, f func() error) error {
+			return collected(get(serve(t, serving(func() *cdevice.RecordReader {
 				return source(t, func(_ context.Context, i int) (arrow.RecordBatch, error) {
 					if i == 1 {
-						f()
+						if err := f(); err != nil {
+							return nil, err
+						}
 					}
 					return numbers(t, 0, 4), nil
 				}, nil)
-			}), flight.ServerOptions()...)
-			r, err := flight.DoGet(t.Context(), client, ticket())
-			require.NoError(t, err)
-			within.Seconds(t, "the stream", func() error { _, err = collect(r); return nil })
-			require.Error(t, err)
-			assert.Equal(t, codes.Unknown, status.Code(err))
-		})
-	}
-}
-
-// The functions of options may fail, panic, end their goroutine, or block.
-func TestFunctionsOfThePuts(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
-	kept := numbers(t, 0, 4)
-	for name, row := range map[string]struct {
-		f    func(*arrowflight.PutResult) error
-		want string
-	}{
-		"error":  {func(*arrowflight.PutResult) error { return errors.New("not wanted") }, "not wanted"},
-		"panic":  {func(*arrowflight.PutResult) error { panic("broken") }, "panic in the function of WithPutResults: broken"},
-		"goexit": {func(*arrowflight.PutResult) error { runtime.Goexit(); return nil }, "ended its goroutine"},
-	} {
-		t.Run(name, func(t *testing.T) {
+			}), flight.ServerOptions()...), ""))
+		},
+		"the function of WithPutResults": func(t *testing.T, f func() error) error {
+			client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
 			r := source(t, func(context.Context, int) (arrow.RecordBatch, error) { kept.Retain(); return kept, nil }, nil) // without end
 			defer r.Release()
-			within.Seconds(t, "DoPut", func() error {
-				assert.ErrorContains(t, flight.DoPut(background, client, descriptor(), r, flight.WithPutResults(row.f)), row.want)
-				return nil
+			return flight.DoPut(background, client, descriptor(), r, flight.WithPutResults(func(*arrowflight.PutResult) error { return f() }))
+		},
+		"the function of WithMetadataFunc": func(t *testing.T, f func() error) error {
+			return collected(get(serve(t, messages), "", flight.WithMetadataFunc(func([]byte) error { return f() })))
+		},
+		"the Dial function": func(t *testing.T, f func() error) error {
+			info := &arrowflight.FlightInfo{Schema: arrowflight.SerializeSchema(schema, memory.DefaultAllocator)}
+			info.Endpoint = []*arrowflight.FlightEndpoint{{Ticket: ticket()}}
+			dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return nil, f() }
+			return collected(flight.DoGetEndpoints(background, info, dial))
+		},
+	} {
+		for fault, row := range map[string]struct {
+			f    func() error
+			want string
+		}{
+			"error":  {func() error { return errors.New("not wanted") }, "not wanted"},
+			"panic":  {func() error { panic("broken") }, "panic in " + name + ": broken"},
+			"goexit": {func() error { runtime.Goexit(); return nil }, "ended"},
+		} {
+			t.Run(name+"/"+fault, func(t *testing.T) {
+				within.Seconds(t, "the call", func() error {
+					err := call(t, row.f)
+					assert.Equal(t, codes.Unknown, status.Code(err), "%v", err)
+					if fault == "error" || name != "the source of the batches" { // which package cdevice guards
+						assert.ErrorContains(t, err, row.want)
+					}
+					return nil
+				})
 			})
-		})
+		}
 	}
-	t.Run("blocks", func(t *testing.T) {
-		let := make(chan struct{})
-		defer close(let)
-		r := readerOf(t, device.CPUDevice(), schema, kept)
-		defer r.Release()
-		within.Context(t, "DoPut", func(ctx context.Context) error {
-			return flight.DoPut(ctx, client, descriptor(), r, flight.WithPutResults(func(*arrowflight.PutResult) error { <-let; return nil }))
-		})
-	})
 }
 
 // A reader that failed before it had a schema fails each call with its error: no schema is sent.
@@ -136,22 +146,18 @@ func TestFailureBeforeTheSchema(t *testing.T) {
 		put:      func(stream arrowflight.FlightService_DoPutServer) error { return receive(stream) },
 		exchange: func(stream arrowflight.FlightService_DoExchangeServer) error { return receive(stream) },
 	}, flight.ServerOptions()...)
-	fails := func(err error) {
-		t.Helper()
-		assert.ErrorContains(t, err, "no such table: invalid")
-		assert.Equal(t, codes.InvalidArgument, status.Code(err))
+	for name, call := range map[string]func() error{
+		"DoGet":      func() error { _, err := get(client, ""); return err },
+		"DoPut":      func() error { _, err := put(t, client, failed()); return err },
+		"DoExchange": func() error { _, err := exchange(t, client, failed()); return err },
+	} {
+		err := call()
+		assert.ErrorContains(t, err, "no such table: invalid", name)
+		assert.Equal(t, codes.InvalidArgument, status.Code(err), name)
+		if name != "DoGet" {
+			assert.Error(t, <-received, name)
+		}
 	}
-	_, err := flight.DoGet(background, client, ticket())
-	fails(err)
-
-	r := failed()
-	defer r.Release()
-	fails(flight.DoPut(background, client, descriptor(), r))
-	assert.Error(t, <-received)
-
-	_, err = flight.DoExchange(background, client, descriptor(), r)
-	fails(err)
-	assert.Error(t, <-received)
 }
 
 // What arrow-go's IPC does not read is refused by name: dictionaries whose values had a validity bitmap
@@ -161,25 +167,34 @@ func TestNotCarried(t *testing.T) {
 	client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
 	tested := 0
 	for _, c := range cases.All() {
-		values, err := c.Array(memory.DefaultAllocator, cases.Valid)
-		require.NoError(t, err)
-		switch values.DataType().ID() {
+		switch c.Type.ID() {
 		case arrow.DENSE_UNION, arrow.SPARSE_UNION, arrow.RUN_END_ENCODED:
-		default:
-			continue
-		}
-		tested++
-		t.Run(c.Name, func(t *testing.T) {
-			indices, _, err := array.FromJSON(memory.DefaultAllocator, arrow.PrimitiveTypes.Int8, strings.NewReader("[0, 1, 0]"))
+			tested++
+			values, err := c.Array(memory.DefaultAllocator, cases.Valid)
 			require.NoError(t, err)
-			dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}
-			s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)
-			rec := array.NewRecordBatch(s, []arrow.Array{array.NewDictionaryArray(dt, indices, values)}, 3)
-			r := readerOf(t, device.CPUDevice(), s, rec)
-			defer r.Release()
-			err = flight.DoPut(t.Context(), client, descriptor(), r)
-			require.ErrorContains(t, err, "DictionaryBatch.buffers")
-		})
+			rec := recordOfColumn(dictionaryOf(t, values))
+			_, err = put(t, client, readerOf(t, device.CPUDevice(), rec.Schema(), rec))
+			assert.ErrorContains(t, err, "DictionaryBatch.buffers", c.Name)
+		}
 	}
 	assert.Equal(t, 5, tested)
+}
+
+// io.EOF of a function of the program is its error, and no end of the stream. A panic in it is not the peer's fault.
+func TestErrorsOfAMetadataFunc(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	data := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
+	messages := marshal(t, []*arrowflight.FlightData{data[0], {AppMetadata: []byte(" ")}, data[1]})
+	for want, f := range map[string]func([]byte) error{
+		"flight: the function of WithMetadataFunc: EOF":          func([]byte) error { return io.EOF },
+		"flight: the function of WithMetadataFunc: wrapped: EOF": func([]byte) error { return fmt.Errorf("wrapped: %w", io.EOF) },
+		"flight: panic in the function of WithMetadataFunc: runtime error: invalid memory address or nil pointer dereference": func([]byte) error {
+			return (*flight.Error)(nil) // no nil error
+		},
+	} {
+		_, err := play(t, messages, flight.WithMetadataFunc(f))
+		assert.EqualError(t, err, want)
+		assert.NotErrorIs(t, err, arrow.ErrInvalid)
+		assert.Equal(t, codes.Unknown, status.Code(err))
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -61,12 +63,18 @@ func (s *server) DoExchange(stream arrowflight.FlightService_DoExchangeServer) e
 // must have ended then.
 func serve(t testing.TB, s *server, opts ...grpc.ServerOption) arrowflight.Client {
 	t.Helper()
+	return serveWith(t, s, grpc.EmptyDialOption{}, opts...)
+}
+
+// serveWith is serve with an option of the client's connection.
+func serveWith(t testing.TB, s *server, dial grpc.DialOption, opts ...grpc.ServerOption) arrowflight.Client {
+	t.Helper()
 	checkGoroutines(t)
 	listener := bufconn.Listen(1 << 20)
 	grpcServer := grpc.NewServer(opts...)
 	arrowflight.RegisterFlightServiceServer(grpcServer, s)
 	go grpcServer.Serve(listener)
-	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()), dial,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -81,12 +89,9 @@ func checkGoroutines(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
 		var left string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			if left = ours(); left == "" {
-				return
-			}
+		if !within.Becomes(10*time.Second, func() bool { left = ours(); return left == "" }) {
+			t.Errorf("goroutines are left:\n%s", left)
 		}
-		t.Errorf("goroutines are left:\n%s", left)
 	})
 }
 
@@ -94,13 +99,10 @@ func checkGoroutines(t testing.TB) {
 func ours() string {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]
-	var left []string
-	for _, stack := range strings.Split(string(buf), "\n\n") {
-		if strings.Contains(stack, "arrowdevice/flight.") && !strings.Contains(stack, "testing.tRunner") {
-			left = append(left, stack)
-		}
-	}
-	return strings.Join(left, "\n\n")
+	stacks := slices.DeleteFunc(strings.Split(string(buf), "\n\n"), func(stack string) bool {
+		return !strings.Contains(stack, "arrowdevice/flight.") || strings.Contains(stack, "testing.tRunner")
+	})
+	return strings.Join(stacks, "\n\n")
 }
 
 // side is the memory of one end of a stream.
@@ -118,29 +120,21 @@ func as[O any](opts []any) (typed []O) {
 	return typed
 }
 
-// host is the CPU, with memory that must be free at the end of the test.
+// host is the CPU, with memory that must be free at the end of the test: a goroutine may drop its last batch late.
 func host(t testing.TB) side {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	t.Cleanup(func() { eventually(t, mem) })
+	t.Cleanup(func() {
+		within.Becomes(10*time.Second, func() bool { return mem.CurrentAlloc() == 0 })
+		mem.AssertSize(t, 0)
+	})
 	return side{device.CPUDevice(), mem, []any{flight.WithAllocator(mem)}}
-}
-
-// eventually waits until nothing of mem is in use: a goroutine may drop its last batch late.
-func eventually(t testing.TB, mem *memory.CheckedAllocator) {
-	for deadline := time.Now().Add(10 * time.Second); mem.CurrentAlloc() != 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	mem.AssertSize(t, 0)
 }
 
 // onGPU is a GPU with page-locked memory, which must be free at the end of the test.
 func onGPU(t testing.TB, gpu *cudaalloc.Device) side {
 	mem := cudatest.Pinned(t, gpu, hostpinned.WithLimit(256<<20))
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(10 * time.Second); mem.ReadStats().Pinned.Live != 0 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
-		assert.Zero(t, mem.ReadStats().Pinned.Live)
+		within.Eventually(t, "all page-locked memory is free", func() bool { return mem.ReadStats().Pinned.Live == 0 })
 		mem.Trim()
 	})
 	return side{gpu, mem, []any{flight.WithTarget(gpu), flight.WithAllocator(mem)}}
@@ -150,6 +144,27 @@ func onGPU(t testing.TB, gpu *cudaalloc.Device) side {
 func machine(t testing.TB) *cudaalloc.Device {
 	cdevicetest.CheckLeaks(t)
 	return cudatest.One(t, cudasim.Options{Delay: 100 * time.Microsecond}).GPUs[0]
+}
+
+// fromJSON is an array of the Go heap.
+func fromJSON(t testing.TB, dt arrow.DataType, values string) arrow.Array {
+	t.Helper()
+	arr, _, err := array.FromJSON(memory.DefaultAllocator, dt, strings.NewReader(values))
+	require.NoError(t, err)
+	return arr
+}
+
+// recordOf is a record batch of one column, of a type.
+func recordOf(t testing.TB, c cases.Case, v cases.Variant) arrow.RecordBatch {
+	arr, err := c.Array(memory.DefaultAllocator, v)
+	require.NoError(t, err)
+	return recordOfColumn(arr)
+}
+
+// recordOfColumn is a record batch of one column.
+func recordOfColumn(column arrow.Array) arrow.RecordBatch {
+	s := arrow.NewSchema([]arrow.Field{{Name: "c", Type: column.DataType(), Nullable: true}}, nil)
+	return array.NewRecordBatch(s, []arrow.Array{column}, int64(column.Len()))
 }
 
 // numbers is a record batch of n rows from a number on.
@@ -215,6 +230,28 @@ func requireBatches(t testing.TB, want []arrow.RecordBatch, r *cdevice.RecordRea
 		}
 		got[i].Release()
 	}
+}
+
+// exchange sends a reader, which it releases, and returns the answers.
+func exchange(t *testing.T, client arrowflight.Client, r *cdevice.RecordReader, opts ...any) (*cdevice.RecordReader, error) {
+	defer r.Release()
+	return flight.DoExchange(t.Context(), client, descriptor(), r, as[flight.ExchangeOption](opts)...)
+}
+
+// put sends a reader, which it releases, and returns the server's results.
+func put(t *testing.T, client arrowflight.Client, r *cdevice.RecordReader, opts ...any) (results []string, err error) {
+	defer r.Release()
+	keep := flight.WithPutResults(func(p *arrowflight.PutResult) error {
+		results = append(results, string(p.AppMetadata))
+		return nil
+	})
+	err = flight.DoPut(t.Context(), client, descriptor(), r, append(as[flight.PutOption](opts), keep)...)
+	return results, err
+}
+
+// get returns the batches of a ticket.
+func get(client arrowflight.Client, ticket string, opts ...any) (*cdevice.RecordReader, error) {
+	return flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte(ticket)}, as[flight.GetOption](opts)...)
 }
 
 func ticket() *arrowflight.Ticket { return &arrowflight.Ticket{Ticket: []byte("ticket")} }

@@ -255,7 +255,8 @@ func WithMetadataFunc(f func(appMetadata []byte) error) ReceiveOption {
 // WithSharing passes batches as tickets of package share, in place of bodies, to another process of the same user on the
 // same machine that has the option too: in the answers to [DoGet] and [DoExchange], and in the batches that [DoPut] and DoExchange send.
 // The connection must be a Unix socket, the loopback interface, or have one address at both ends; other connections carry
-// no trace of the option. Any other peer gets bodies, and so does a process that cannot open memory of the batch's GPU: its
+// no trace of the option. It adds metadata to the calls as gRPC's credentials do, and includes those of [WithCallOptions]; it
+// replaces credentials that a connection has by grpc.WithDefaultCallOptions, which gRPC does not let it read. Any other peer gets bodies, and so does a process that cannot open memory of the batch's GPU: its
 // [WithTarget] is not a GPU, or package share finds no driver there.
 //
 // Batches that package share cannot share are copied: those in memory of the CPU to mem, a share.Allocator, and those of a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -50,7 +51,7 @@ func TestSharingNeedsASharer(t *testing.T) {
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
-// Each argument that can be nil has a row. Errors have the code of an invalid argument.
+// Each argument that can be nil has a row. Errors name the function and the argument, and have the code of an invalid one.
 func TestNilArguments(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	r := readerOf(t, device.CPUDevice(), schema)
@@ -60,10 +61,57 @@ func TestNilArguments(t *testing.T) {
 	dial := dialing(client)
 	stream := &swallow{}
 	var none context.Context
-	rows := map[string]nilargs.Row{ // The interface is gRPC's, for its streams.
-		"Stream.SendMsg(m)": {Call: func() error { return stream.SendMsg(nil) }}, "Stream.RecvMsg(m)": {Call: func() error { _ = stream.RecvMsg(nil); return nil }},
+	d := descriptor()
+	released := func(r *cdevice.RecordReader, err error) error {
+		if err == nil {
+			r.Release()
+		}
+		return err
 	}
-	add := func(name, want string, call func() error) {
+	get := func(opt flight.GetOption) error { return released(flight.DoGet(background, client, ticket(), opt)) }
+	put := func(opt flight.PutOption) error { return flight.DoPut(background, client, d, r, opt) }
+	rows := map[string]nilargs.Row{ // The interface is gRPC's, for its streams. Memory for tickets may be absent.
+		"Stream.SendMsg(m)": {Call: func() error { return stream.SendMsg(nil) }}, "Stream.RecvMsg(m)": {Call: func() error { _ = stream.RecvMsg(nil); return nil }},
+		"WithSharing(dev)": {Call: func() error {
+			return released(flight.DoGetEndpoints(background, info, dial, flight.WithSharing(nil, memory.DefaultAllocator)))
+		}},
+		"WithSharing(mem)": {Call: func() error {
+			return released(flight.DoGetEndpoints(background, info, dial, flight.WithSharing((*cudaalloc.Device)(nil), nil)))
+		}},
+	}
+	for name, call := range map[string]func() error{
+		"DoGet(ctx)":                 func() error { return released(flight.DoGet(none, client, ticket())) },
+		"DoGet(client)":              func() error { return released(flight.DoGet(background, nil, ticket())) },
+		"DoGet(ticket)":              func() error { return released(flight.DoGet(background, client, nil)) },
+		"DoGet(opts...)":             func() error { return get(nil) },
+		"DoGetEndpoints(ctx)":        func() error { return released(flight.DoGetEndpoints(none, info, dial)) },
+		"DoGetEndpoints(info)":       func() error { return released(flight.DoGetEndpoints(background, nil, dial)) },
+		"DoGetEndpoints(dial)":       func() error { return released(flight.DoGetEndpoints(background, info, nil)) },
+		"DoGetEndpoints(opts...)":    func() error { return released(flight.DoGetEndpoints(background, info, dial, nil)) },
+		"DoExchange(ctx)":            func() error { return released(flight.DoExchange(none, client, d, r)) },
+		"DoExchange(client)":         func() error { return released(flight.DoExchange(background, nil, d, r)) },
+		"DoExchange(descriptor)":     func() error { return released(flight.DoExchange(background, client, nil, r)) },
+		"DoExchange(r)":              func() error { return released(flight.DoExchange(background, client, d, nil)) },
+		"DoExchange(opts...)":        func() error { return released(flight.DoExchange(background, client, d, r, nil)) },
+		"DoPut(ctx)":                 func() error { return flight.DoPut(none, client, d, r) },
+		"DoPut(client)":              func() error { return flight.DoPut(background, nil, d, r) },
+		"DoPut(descriptor)":          func() error { return flight.DoPut(background, client, nil, r) },
+		"DoPut(r)":                   func() error { return flight.DoPut(background, client, d, nil) },
+		"DoPut(opts...)":             func() error { return put(nil) },
+		"Send(stream)":               func() error { return flight.Send(nil, r) },
+		"Send(r)":                    func() error { return flight.Send(stream, nil) },
+		"Send(opts...)":              func() error { return flight.Send(stream, r, nil) },
+		"Receive(stream)":            func() error { r, _, err := flight.Receive(nil); return released(r, err) },
+		"Receive(opts...)":           func() error { r, _, err := flight.Receive(stream, nil); return released(r, err) },
+		"WithAllocator(mem)":         func() error { return get(flight.WithAllocator(nil)) },
+		"WithTarget(dev)":            func() error { return get(flight.WithTarget((*cudaalloc.Device)(nil))) },
+		"WithMetadataFunc(f)":        func() error { return get(flight.WithMetadataFunc(nil)) },
+		"WithCallOptions(opts...)":   func() error { return get(flight.WithCallOptions(nil)) },
+		"WithWriterOptions(opts...)": func() error { return put(flight.WithWriterOptions(nil)) },
+		"WithPutResults(f)":          func() error { return put(flight.WithPutResults(nil)) },
+	} {
+		function, argument, _ := strings.Cut(strings.TrimSuffix(name, ")"), "(")
+		want := "flight: " + function + ": " + strings.Replace(argument, "...", "[0]", 1) + " = nil, want a"
 		rows[name] = nilargs.Row{Want: want, Call: func() error {
 			err := call()
 			if err != nil && status.Code(err) != codes.InvalidArgument {
@@ -72,61 +120,6 @@ func TestNilArguments(t *testing.T) {
 			return err
 		}}
 	}
-	reading := func(name, want string, call func() (*cdevice.RecordReader, error)) {
-		add(name, want, func() error {
-			r, err := call()
-			if err == nil {
-				r.Release()
-			}
-			return err
-		})
-	}
-	get := func(ctx context.Context, client arrowflight.FlightServiceClient, ticket *arrowflight.Ticket, opts ...flight.GetOption) func() (*cdevice.RecordReader, error) {
-		return func() (*cdevice.RecordReader, error) { return flight.DoGet(ctx, client, ticket, opts...) }
-	}
-	reading("DoGet(ctx)", "flight: DoGet: ctx = nil, want a context", get(none, client, ticket()))
-	reading("DoGet(client)", "flight: DoGet: client = nil", get(background, nil, ticket()))
-	reading("DoGet(ticket)", "flight: DoGet: ticket = nil", get(background, client, nil))
-	reading("DoGet(opts...)", "flight: DoGet: opts[1] = nil, want an option", get(background, client, ticket(), flight.WithPrefetch(0), nil))
-	endpoints := func(ctx context.Context, info *arrowflight.FlightInfo, dial flight.Dial, opts ...flight.EndpointsOption) func() (*cdevice.RecordReader, error) {
-		return func() (*cdevice.RecordReader, error) { return flight.DoGetEndpoints(ctx, info, dial, opts...) }
-	}
-	reading("DoGetEndpoints(ctx)", "flight: DoGetEndpoints: ctx = nil", endpoints(none, info, dial))
-	reading("DoGetEndpoints(info)", "flight: DoGetEndpoints: info = nil", endpoints(background, nil, dial))
-	reading("DoGetEndpoints(dial)", "flight: DoGetEndpoints: dial = nil", endpoints(background, info, nil))
-	reading("DoGetEndpoints(opts...)", "flight: DoGetEndpoints: opts[0] = nil", endpoints(background, info, dial, nil))
-	exchange := func(ctx context.Context, client arrowflight.FlightServiceClient, d *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts ...flight.ExchangeOption) func() (*cdevice.RecordReader, error) {
-		return func() (*cdevice.RecordReader, error) { return flight.DoExchange(ctx, client, d, r, opts...) }
-	}
-	reading("DoExchange(ctx)", "flight: DoExchange: ctx = nil", exchange(none, client, descriptor(), r))
-	reading("DoExchange(client)", "flight: DoExchange: client = nil", exchange(background, nil, descriptor(), r))
-	reading("DoExchange(descriptor)", "flight: DoExchange: descriptor = nil", exchange(background, client, nil, r))
-	reading("DoExchange(r)", "flight: DoExchange: r = nil", exchange(background, client, descriptor(), nil))
-	reading("DoExchange(opts...)", "flight: DoExchange: opts[0] = nil", exchange(background, client, descriptor(), r, nil))
-	put := func(ctx context.Context, client arrowflight.FlightServiceClient, d *arrowflight.FlightDescriptor, r *cdevice.RecordReader, opts ...flight.PutOption) func() error {
-		return func() error { return flight.DoPut(ctx, client, d, r, opts...) }
-	}
-	add("DoPut(ctx)", "flight: DoPut: ctx = nil", put(none, client, descriptor(), r))
-	add("DoPut(client)", "flight: DoPut: client = nil", put(background, nil, descriptor(), r))
-	add("DoPut(descriptor)", "flight: DoPut: descriptor = nil", put(background, client, nil, r))
-	add("DoPut(r)", "flight: DoPut: r = nil", put(background, client, descriptor(), nil))
-	add("DoPut(opts...)", "flight: DoPut: opts[0] = nil", put(background, client, descriptor(), r, nil))
-	add("Send(stream)", "flight: Send: stream = nil", func() error { return flight.Send(nil, r) })
-	add("Send(r)", "flight: Send: r = nil", func() error { return flight.Send(stream, nil) })
-	add("Send(opts...)", "flight: Send: opts[0] = nil", func() error { return flight.Send(stream, r, nil) })
-	receive := func(stream flight.Stream, opts ...flight.ReceiveOption) func() (*cdevice.RecordReader, error) {
-		return func() (*cdevice.RecordReader, error) { r, _, err := flight.Receive(stream, opts...); return r, err }
-	}
-	reading("Receive(stream)", "flight: Receive: stream = nil", receive(nil))
-	reading("Receive(opts...)", "flight: Receive: opts[0] = nil", receive(stream, nil))
-	reading("WithAllocator(mem)", "flight: WithAllocator: mem = nil", get(background, client, ticket(), flight.WithAllocator(nil)))
-	reading("WithTarget(dev)", "flight: WithTarget: dev = nil", get(background, client, ticket(), flight.WithTarget((*cudaalloc.Device)(nil))))
-	reading("WithMetadataFunc(f)", "flight: WithMetadataFunc: f = nil", get(background, client, ticket(), flight.WithMetadataFunc(nil)))
-	reading("WithCallOptions(opts...)", "flight: WithCallOptions: opts[0] = nil", get(background, client, ticket(), flight.WithCallOptions(nil)))
-	add("WithWriterOptions(opts...)", "flight: WithWriterOptions: opts[0] = nil", put(background, client, descriptor(), r, flight.WithWriterOptions(nil)))
-	add("WithPutResults(f)", "flight: WithPutResults: f = nil", put(background, client, descriptor(), r, flight.WithPutResults(nil)))
-	reading("WithSharing(dev)", "", endpoints(background, info, dial, flight.WithSharing(nil, memory.DefaultAllocator)))
-	reading("WithSharing(mem)", "", endpoints(background, info, dial, flight.WithSharing((*cudaalloc.Device)(nil), nil)))
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/flight", arrow.ErrInvalid, rows)
 }
 
@@ -139,45 +132,55 @@ func (*swallow) SendMsg(any) error { return nil }
 
 func (*swallow) RecvMsg(any) error { return io.EOF }
 
-// The options of gRPC are those of each call, with tickets or without.
+// The options of gRPC are those of each call, with tickets or without. Credentials for all calls of a connection, of which
+// gRPC's interface does not tell, are sent without tickets; WithSharing replaces them.
 func TestCallOptions(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	called := map[string]bool{}
-	call := func(name string, ctx context.Context) error {
+	const ofTheConnection, ofTheCall = "of the connection", "of the call"
+	var seen []string
+	call := func(ctx context.Context) error {
 		md, _ := metadata.FromIncomingContext(ctx)
-		called[name] = assert.Equal(t, []string{"of the program"}, md.Get("authorization"))
+		seen = append(seen, md.Get("authorization")...)
 		return status.Error(codes.Aborted, "called")
 	}
-	client := serve(t, &server{
-		get: func(_ *arrowflight.Ticket, s arrowflight.FlightService_DoGetServer) error {
-			return call("DoGet", s.Context())
-		},
-		put:      func(s arrowflight.FlightService_DoPutServer) error { return call("DoPut", s.Context()) },
-		exchange: func(s arrowflight.FlightService_DoExchangeServer) error { return call("DoExchange", s.Context()) },
-	})
-	r := readerOf(t, device.CPUDevice(), schema)
-	defer r.Release()
-	program := flight.WithCallOptions(grpc.PerRPCCredentials(credentials{}))
-	for _, sharing := range []bool{false, true} {
-		clear(called)
-		opts := []any{program}
-		if sharing {
-			opts = append(opts, flight.WithSharing(nil, nil))
+	client := serveWith(t, &server{
+		get:      func(_ *arrowflight.Ticket, s arrowflight.FlightService_DoGetServer) error { return call(s.Context()) },
+		put:      func(s arrowflight.FlightService_DoPutServer) error { return call(s.Context()) },
+		exchange: func(s arrowflight.FlightService_DoExchangeServer) error { return call(s.Context()) },
+	}, grpc.WithDefaultCallOptions(grpc.PerRPCCredentials(credentials(ofTheConnection))))
+	for name, row := range map[string]struct {
+		opts []any
+		want []string
+	}{
+		"of the connection":               {nil, []string{ofTheConnection}},
+		"of the connection, with tickets": {[]any{flight.WithSharing(nil, nil)}, nil},
+		"of the call":                     {[]any{flight.WithCallOptions(grpc.PerRPCCredentials(credentials(ofTheCall)))}, []string{ofTheCall}},
+		"of the call, with tickets": {[]any{flight.WithCallOptions(grpc.PerRPCCredentials(credentials(ofTheCall))), flight.WithSharing(nil, nil)},
+			[]string{ofTheCall}},
+	} {
+		for function, do := range map[string]func() error{
+			"DoGet": func() error { _, err := get(client, "", row.opts...); return err },
+			"DoPut": func() error {
+				_, err := put(t, client, readerOf(t, device.CPUDevice(), schema), row.opts...)
+				return err
+			},
+			"DoExchange": func() error {
+				_, err := exchange(t, client, readerOf(t, device.CPUDevice(), schema), row.opts...)
+				return err
+			},
+		} {
+			seen = nil
+			assert.Equal(t, codes.Aborted, status.Code(do()), "%s, %s", name, function)
+			assert.Equal(t, row.want, seen, "%s, %s", name, function)
 		}
-		_, err := flight.DoGet(background, client, ticket(), as[flight.GetOption](opts)...)
-		assert.Equal(t, codes.Aborted, status.Code(err))
-		assert.Equal(t, codes.Aborted, status.Code(flight.DoPut(background, client, descriptor(), r, as[flight.PutOption](opts)...)))
-		_, err = flight.DoExchange(background, client, descriptor(), r, as[flight.ExchangeOption](opts)...)
-		assert.Equal(t, codes.Aborted, status.Code(err))
-		assert.Len(t, called, 3)
 	}
 }
 
 // credentials are those of a program.
-type credentials struct{}
+type credentials string
 
-func (credentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "of the program"}, nil
+func (c credentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": string(c)}, nil
 }
 
 func (credentials) RequireTransportSecurity() bool { return false }

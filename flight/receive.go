@@ -3,16 +3,12 @@ package flight
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -53,6 +49,7 @@ func receive(stream Stream, tickets bool, o *options, c call) (*cdevice.RecordRe
 	r := &receiver{o: o, call: c, messages: newMessages(c.ctx, stream, tickets, o)}
 	descriptor, err := r.start()
 	if err != nil {
+		err = contextError(c.ctx, err) // which stop cancels
 		r.stop()
 		return nil, descriptor, r.failure(err)
 	}
@@ -113,22 +110,6 @@ func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 		return nil, r.failure(contextError(ctx, err))
 	}
 	return b, nil
-}
-
-// contextError returns the error of ctx in place of one of a call that was canceled because ctx ended, or of a ticket that
-// was withdrawn with the call. The server may see the deadline before ctx does.
-func contextError(ctx context.Context, err error) error {
-	if status.Code(withStatus(err)) != codes.Canceled && !errors.As(err, new(flightticket.OpenError)) {
-		return err
-	}
-	ended := ctx.Err()
-	if deadline, ok := ctx.Deadline(); ended == nil && ok && !time.Now().Before(deadline) {
-		ended = context.DeadlineExceeded
-	}
-	if ended == nil {
-		return err
-	}
-	return fmt.Errorf("flight: %w", ended)
 }
 
 func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {

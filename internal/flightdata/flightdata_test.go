@@ -88,6 +88,20 @@ func TestMalformed(t *testing.T) {
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 	}
 	assert.EqualError(t, decode(Codec, b, 3, full{}).Err(), "flight: panic in the allocator: no memory")
+	// Bytes that are missing or changed are an error or another message, and no memory is lost.
+	for n := range b {
+		for _, value := range []byte{0, 0x7f, 0x80, 0xff} {
+			changed := slices.Clone(b)
+			changed[n] = value
+			for _, bad := range [][]byte{b[:n], changed} {
+				checked := memory.NewCheckedAllocator(memory.NewGoAllocator())
+				tracker := NewTracker(checked)
+				decode(Codec, bad, 3, tracker)
+				tracker.FreeUnread()
+				checked.AssertSize(t, 0)
+			}
+		}
+	}
 }
 
 // full is an allocator without memory.
