@@ -1,6 +1,6 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
 	"bytes"
@@ -18,14 +18,13 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // panicked returns the error with which an allocator panics.
 func panicked(t *testing.T, f func()) (err error) {
 	t.Helper()
 	defer func() {
-		e, ok := recover().(*share.AllocationError)
+		e, ok := recover().(*AllocationError)
 		require.True(t, ok)
 		err = e
 	}()
@@ -107,16 +106,15 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
-	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = name, [16]byte{} })
-	require.NoError(t, err)
+	ticket := forOwner(t, name)
 	within.Context(t, "open", func(ctx context.Context) error {
-		_, err := share.Open(ctx, ticket)
+		_, err := Open(ctx, ticket)
 		return err
 	})
 	time.AfterFunc(20*time.Millisecond, end)
 	within.Seconds(t, "open", func() error {
-		_, err := share.Open(background, ticket)
-		if !errors.Is(err, share.ErrOwnerGone) {
+		_, err := Open(background, ticket)
+		if !errors.Is(err, ErrOwnerGone) {
 			return err
 		}
 		return nil
@@ -124,9 +122,9 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 }
 
 func TestLimitOfAnAllocator(t *testing.T) {
-	_, err := share.NewAllocator(share.WithLimit(-1))
+	_, err := NewAllocator(WithLimit(-1))
 	assert.EqualError(t, err, "share: NewAllocator: WithLimit(-1), want 0 or more: invalid")
-	a := allocator(t, share.WithLimit(1<<20))
+	a := allocator(t, WithLimit(1<<20))
 	b := a.Allocate(1)
 	defer a.Free(b)
 	for _, size := range []int{1 << 20, math.MaxInt - 4096} {

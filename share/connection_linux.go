@@ -103,9 +103,7 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 
 // request sends the request for a batch, and reads the reply and the files.
 func (c *connection) request(t Ticket, of *content) (status, error) {
-	digest := t.digest()
-	request := append(append([]byte(requestText), of.token[:]...), digest[:]...)
-	_, refused := c.Write(request) // fails if the owner has already replied and closed its end
+	_, refused := c.Write(requestFor(t, of)) // fails if the owner has already replied and closed its end
 	reply, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, space, flags, _, err := c.ReadMsgUnix(reply, rights)
 	if errors.Is(err, unix.ECONNRESET) { // the owner did not read the request; its reply follows this error

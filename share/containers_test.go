@@ -1,9 +1,8 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
-	"encoding/hex"
 	"os"
 	"os/exec"
 	"syscall"
@@ -16,7 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // isolated gives a process namespaces of its own, as a container has, in which it is the user of this number. It skips
@@ -54,19 +52,19 @@ func TestHostMemoryBetweenContainers(t *testing.T) {
 	}{
 		"PID, IPC, mount and UTS": {others, os.Getuid(), "opened"},
 		"another number":          {others, 4711, "opened"},
-		"network":                 {syscall.CLONE_NEWNET, os.Getuid(), "share: open: " + share.ErrOtherNetwork.Error()},
+		"network":                 {syscall.CLONE_NEWNET, os.Getuid(), "share: open: " + ErrOtherNetwork.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := otherprocess.StartAs(t, isolated(t, c.namespaces, c.user), "TestOpener", "")
 			s := issued(t, b)
 			assert.Equal(t, c.want, opens(p, s.Ticket()))
 			if c.want == "opened" {
-				assert.Equal(t, hex.EncodeToString([]byte(`[{"n":1},{"n":2},{"n":3},{"n":null}]`)), told(p, "read"))
+				assert.Equal(t, numbersText, told(p, "read"))
 				p.Kill() // the owner waits for its end, though it has another number there
 			} else {
 				require.NoError(t, s.Close())
 			}
-			released(t, s)
+			requireReleased(t, s)
 		})
 	}
 }
@@ -86,19 +84,13 @@ func TestUserThatANamespaceDoesNotHave(t *testing.T) {
 func TestMemoryOfAGPUBetweenContainers(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
-	host := numbers(t, allocator(t))
-	there, err := host.CopyTo(background, m.GPUs[0].Shareable())
-	require.NoError(t, err)
-	host.Release()
-	s := issued(t, there)
-	there.Release()
+	s := shareAndRelease(t, numbersOnGPU(t, m.GPUs[0]))
 	p := otherprocess.StartAs(t, isolated(t, syscall.CLONE_NEWPID, os.Getuid()), "TestOpener", m.Path())
 	answer := opens(p, s.Ticket())
 	assert.Contains(t, answer, "cuIpcOpenMemHandle")
 	assert.Contains(t, answer, "the owner is in another PID namespace, and CUDA IPC needs one for both")
 	same := opener(t, m.Path())
 	require.Equal(t, "opened", opens(same, s.Ticket()))
-	require.Equal(t, "released", told(same, "release"))
-	released(t, s)
+	requireEnd(t, same, s)
 	require.NoError(t, m.GPUs[0].Flush(background))
 }

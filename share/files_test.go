@@ -1,6 +1,6 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // memfd is a file without a name, of so many bytes and with these seals.
@@ -38,7 +37,7 @@ func memfd(t *testing.T, size int64, seals int) int {
 }
 
 // A file that could become shorter under the opener, or is shorter than the ticket says, is refused. Nothing is left.
-func TestFilesOfStrangeOwners(t *testing.T) {
+func TestFilesThatAreRefused(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	for name, c := range map[string]struct {
@@ -46,7 +45,9 @@ func TestFilesOfStrangeOwners(t *testing.T) {
 		want  string
 	}{
 		"no seals":      {[]int{memfd(t, 4096, 0)}, "its size can change"},
-		"one seal":      {[]int{memfd(t, 4096, unix.F_SEAL_GROW)}, "its size can change"},
+		"can shrink":    {[]int{memfd(t, 4096, unix.F_SEAL_GROW)}, "its size can change"},
+		"can grow":      {[]int{memfd(t, 4096, unix.F_SEAL_SHRINK)}, "the file has the seals 0x2, want 0x6: its size can change"},
+		"empty":         {[]int{memfd(t, 0, sealed)}, "the file has 0 bytes"},
 		"short":         {[]int{memfd(t, 4095, sealed)}, "the file has 4095 bytes, want 4096"},
 		"another file":  {[]int{devNull(t)}, "seals: "},
 		"one more file": {[]int{memfd(t, 4096, sealed), memfd(t, 4096, sealed)}, "the owner has sent 2 files, want 1"},
@@ -58,11 +59,11 @@ func TestFilesOfStrangeOwners(t *testing.T) {
 				_, _ = conn.Read(make([]byte, 1))
 				conn.Close()
 			})
-			_, err := share.Open(background, ticket)
+			_, err := Open(background, ticket)
 			require.ErrorContains(t, err, c.want)
 			before := counted(t)
 			for range 20 {
-				_, err := share.Open(background, ticket)
+				_, err := Open(background, ticket)
 				require.ErrorContains(t, err, c.want)
 			}
 			within.Eventually(t, "nothing is left", func() bool {
@@ -85,7 +86,7 @@ func devNull(t *testing.T) int {
 func TestFilesAreReadOnly(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	s := one(t)
-	socket, request := share.RequestOf(s.Ticket())
+	socket, request := requestOf(t, s.Ticket())
 	dialed, err := net.Dial("unixpacket", socket)
 	require.NoError(t, err)
 	conn := dialed.(*net.UnixConn)
@@ -128,7 +129,7 @@ func TestOpenBatchHoldsASocket(t *testing.T) {
 		}
 	}
 	var gone atomic.Int32
-	opened, err := share.OpenHere(background, s.Ticket(), share.WithOwnerGone(func() { gone.Add(1) }))
+	opened, err := openHere(background, s.Ticket(), WithOwnerGone(func() { gone.Add(1) }))
 	require.NoError(t, err)
 	within.Eventually(t, "two sockets and a mapping", more(2, 1))
 	var others []int // which take the numbers of the files
@@ -136,7 +137,7 @@ func TestOpenBatchHoldsASocket(t *testing.T) {
 		others = append(others, devNull(t))
 	}
 	opened.Release()
-	released(t, s)
+	requireReleased(t, s)
 	within.Eventually(t, "nothing is left", more(len(others), 0))
 	for _, file := range others {
 		_, err := unix.FcntlInt(uintptr(file), unix.F_GETFD, 0)
@@ -155,20 +156,16 @@ func stacks() string {
 // The times for the handshake, and the context of Open, are not those for the batch.
 func TestOpenForLong(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	share.WithTimeouts(time.Second, func() {
-		b := numbers(t, allocator(t))
-		s := issued(t, b)
-		b.Release()
+	withTimeouts(time.Second, time.Second, func() {
+		s := shareAndRelease(t, numbers(t, allocator(t)))
 		call, end := context.WithCancel(background)
-		opened, err := share.OpenHere(call, s.Ticket(), share.WithOwnerGone(func() { t.Error("the owner is there") }))
+		opened, err := openHere(call, s.Ticket(), WithOwnerGone(func() { t.Error("the owner is there") }))
 		require.NoError(t, err)
 		end()
 		// An owner whose connection had ended would wait for the death of the opener, for a second as well.
-		ctx, cancel := context.WithTimeout(background, 3*time.Second)
-		defer cancel()
-		assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+		requireHeld(t, s, 3*time.Second)
 		opened.Release()
-		released(t, s)
+		requireReleased(t, s)
 	})
 }
 
@@ -177,22 +174,14 @@ func TestOpeningOfAnEventIsGivenUp(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	host := numbers(t, allocator(t))
-	stream, err := gpu.NewStream()
-	require.NoError(t, err)
+	stream := cudatest.NewStream(t, gpu)
 	let := m.Hold(t, stream)
-	there, err := host.CopyTo(background, gpu.Shareable(), cdevice.WithStream(stream))
-	require.NoError(t, err)
-	s := issued(t, there)
-	there.Release()
+	s := shareAndRelease(t, numbersOnGPU(t, gpu, cdevice.WithStream(stream)))
 	p := opener(t, m.Path())
 	assert.Equal(t, "given up, 0 events", told(p, "give up", hex.EncodeToString(s.Ticket())))
 	within.Eventually(t, "the opening is given back", func() bool { return s.Openers() == 0 })
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	let()
-	require.Equal(t, "released", told(p, "release"))
-	released(t, s)
-	host.Release()
-	require.NoError(t, stream.Close())
+	requireEnd(t, p, s)
 	require.NoError(t, gpu.Flush(background))
 }

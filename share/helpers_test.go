@@ -1,6 +1,6 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
 	"bytes"
@@ -33,17 +33,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 var background = context.Background()
 
-// patience is how long another process may take on a busy machine.
-const patience = 30 * time.Second
+// limit is how long another process may take on a busy machine.
+const limit = 30 * time.Second
 
-func allocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
+func allocator(t *testing.T, opts ...AllocatorOption) *Allocator {
 	t.Helper()
-	a, err := share.NewAllocator(opts...)
+	a, err := NewAllocator(opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { // page-locked memory may wait for work of the GPU
 		within.Eventually(t, "memory is freed", func() bool { return a.ReadStats().Held == 0 })
@@ -52,15 +51,12 @@ func allocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
 }
 
 // everyType is a record batch of a column for each type.
-func everyType(t *testing.T, v cases.Variant, want func(cases.Case) bool) arrow.RecordBatch {
+func everyType(t *testing.T, v cases.Variant) arrow.RecordBatch {
 	t.Helper()
 	var fields []arrow.Field
 	var columns []arrow.Array
 	rows := int64(-1)
 	for _, c := range cases.All() {
-		if !want(c) {
-			continue
-		}
 		arr, err := c.Array(memory.DefaultAllocator, v)
 		require.NoError(t, err)
 		defer arr.Release()
@@ -87,6 +83,9 @@ func numbers(t *testing.T, mem memory.Allocator) *cdevice.RecordBatch {
 	return onHost(t, rec, mem)
 }
 
+// numbersText is the text of numbers.
+var numbersText = hex.EncodeToString([]byte(`[{"n":1},{"n":2},{"n":3},{"n":null}]`))
+
 // onHost copies the batch to one allocation.
 func onHost(t *testing.T, rec arrow.RecordBatch, mem memory.Allocator) *cdevice.RecordBatch {
 	t.Helper()
@@ -97,7 +96,7 @@ func onHost(t *testing.T, rec arrow.RecordBatch, mem memory.Allocator) *cdevice.
 	require.NoError(t, err)
 	defer copied.Release()
 	at := device.CPUDevice()
-	if own, ok := mem.(*share.Allocator); ok {
+	if own, ok := mem.(*Allocator); ok {
 		at = own.Device()
 	}
 	b, err := cdevice.WrapRecordBatch(copied, at)
@@ -105,19 +104,137 @@ func onHost(t *testing.T, rec arrow.RecordBatch, mem memory.Allocator) *cdevice.
 	return b
 }
 
-func issued(t *testing.T, b *cdevice.RecordBatch, opts ...share.Option) *share.Shared {
+// numbersOnGPU is numbers in memory of a GPU that other processes can open.
+func numbersOnGPU(t *testing.T, gpu *cudaalloc.Device, opts ...cdevice.CopyOption) *cdevice.RecordBatch {
 	t.Helper()
-	s, err := share.Share(background, b, opts...)
+	host := numbers(t, memory.DefaultAllocator)
+	defer host.Release()
+	b, err := host.CopyTo(background, gpu.Shareable(), opts...)
+	require.NoError(t, err)
+	return b
+}
+
+func issued(t *testing.T, b *cdevice.RecordBatch, opts ...Option) *Shared {
+	t.Helper()
+	s, err := Share(background, b, opts...)
 	require.NoError(t, err)
 	return s
 }
 
-// released waits until the batch was released.
-func released(t *testing.T, s *share.Shared) {
+// shareAndRelease issues a ticket for a batch, and releases the batch.
+func shareAndRelease(t *testing.T, b *cdevice.RecordBatch, opts ...Option) *Shared {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(background, patience)
+	defer b.Release()
+	return issued(t, b, opts...)
+}
+
+// one is a shared batch of one column, whose ticket can still be opened at the end of the test.
+func one(t *testing.T) *Shared {
+	t.Helper()
+	s := shareAndRelease(t, numbers(t, allocator(t)))
+	t.Cleanup(func() {
+		within.Eventually(t, "the owner has heard of each release", func() bool { return s.Openers() == 0 })
+		require.NoError(t, s.Close())
+		requireReleased(t, s)
+	})
+	return s
+}
+
+// requireReleased waits until the batch was released.
+func requireReleased(t *testing.T, s *Shared) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, limit)
 	defer cancel()
 	require.NoError(t, s.Wait(ctx))
+}
+
+// requireHeld fails unless the batch is not released soon.
+func requireHeld(t *testing.T, s *Shared, soon time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, soon)
+	defer cancel()
+	require.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+}
+
+// requireEnd tells an opener to release its batches, and waits until the owner has released the batch.
+func requireEnd(t *testing.T, p *otherprocess.Peer, s *Shared) {
+	t.Helper()
+	require.Equal(t, "released", told(p, "release"))
+	requireReleased(t, s)
+}
+
+// decoded returns the content of a ticket.
+func decoded(t Ticket) (*content, error) {
+	c, err := t.decode()
+	if err != nil {
+		return nil, err
+	}
+	return c, c.readRest()
+}
+
+// forged returns the ticket with a changed content and a checksum that fits.
+func forged(t *testing.T, ticket Ticket, change func(*content)) Ticket {
+	t.Helper()
+	c, err := decoded(ticket)
+	require.NoError(t, err)
+	change(c)
+	ticket, err = c.encode()
+	require.NoError(t, err)
+	return ticket
+}
+
+// forOwner returns the ticket of a batch of another process, whose owner has this socket.
+func forOwner(t *testing.T, socket string) Ticket {
+	t.Helper()
+	return forged(t, one(t).Ticket(), func(c *content) { c.socket, c.process = socket, id{} })
+}
+
+// requestOf returns the socket of a ticket, and the request that an opener sends there.
+func requestOf(t *testing.T, ticket Ticket) (socket string, request []byte) {
+	t.Helper()
+	c, err := ticket.decode()
+	require.NoError(t, err)
+	return "@" + c.socket, requestFor(ticket, c)
+}
+
+// openHere is [Open] as if this process were another one than the owner's.
+func openHere(ctx context.Context, t Ticket, opts ...OpenOption) (b *cdevice.RecordBatch, err error) {
+	asAnotherProcess(func() { b, err = Open(ctx, t, opts...) })
+	return b, err
+}
+
+// asAnotherProcess calls do as if this process were another one.
+func asAnotherProcess(do func()) {
+	own := thisProcess
+	thisProcess = id{}
+	defer func() { thisProcess = own }()
+	do()
+}
+
+// withSlowOpening calls do while the driver opens no memory until let is closed. It calls begun when the driver is called.
+func withSlowOpening(let <-chan struct{}, begun, do func()) {
+	defer func(f func(*opened, context.Context, *content) error) { openRegions = f }(openRegions)
+	openRegions = func(m *opened, _ context.Context, c *content) error {
+		begun()
+		<-let
+		return m.open(context.Background(), c)
+	}
+	do()
+}
+
+// withTimeouts calls do with a timeout for handshakes, and one for replies and exits. Nothing is shared before and after it.
+func withTimeouts(handshake, others time.Duration, do func()) {
+	defer func(h, a, p time.Duration) {
+		for range maxPending { // no connection is pending, and so none reads the timeouts
+			owned.pending <- struct{}{}
+		}
+		for range maxPending {
+			<-owned.pending
+		}
+		handshakeTimeout, exitTimeout, answerTimeout = h, a, p
+	}(handshakeTimeout, exitTimeout, answerTimeout)
+	handshakeTimeout, exitTimeout, answerTimeout = handshake, others, others
+	do()
 }
 
 // TestOpener is the other process: it opens the tickets that it is told, and does what it is told with the batches.
@@ -125,19 +242,18 @@ func TestOpener(t *testing.T) {
 	owner := otherprocess.Caller(t)
 	cdevicetest.CheckLeaks(t)
 	var open []*cdevice.RecordBatch
-	var pinned []share.OpenOption
+	var pinned []OpenOption
 	gone := make(chan struct{})
 	var endCapture func() error
 	ownerGone := sync.OnceFunc(func() { close(gone) })
 	for {
 		switch owner.Read() {
 		case "open pinned":
-			pinned = append(pinned, share.WithPinnedMapping(gpu(t)))
+			pinned = append(pinned, WithPinnedMapping(gpu(t)))
 			fallthrough
 		case "open":
-			ticket, err := hex.DecodeString(owner.Read())
-			require.NoError(t, err)
-			b, err := share.Open(background, ticket, append(pinned, share.WithOwnerGone(ownerGone))...)
+			ticket := readTicket(t, owner)
+			b, err := Open(background, ticket, append(pinned, WithOwnerGone(ownerGone))...)
 			pinned = nil
 			if err != nil {
 				owner.Write(err.Error())
@@ -146,19 +262,18 @@ func TestOpener(t *testing.T) {
 			open = append(open, b)
 			owner.Write("opened")
 		case "cancel":
-			ticket, err := hex.DecodeString(owner.Read())
-			require.NoError(t, err)
+			ticket := readTicket(t, owner)
 			ctx, cancel := context.WithTimeout(background, time.Duration(rand.Int64N(int64(time.Millisecond/2))))
-			b, err := share.Open(ctx, ticket)
+			b, err := Open(ctx, ticket)
 			cancel()
 			outcome := "opened"
 			if err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				outcome = "cancelled"
-				b, err = share.Open(background, ticket)
-				for end := time.Now().Add(patience); errors.Is(err, share.ErrUsed) && time.Now().Before(end); {
+				b, err = Open(background, ticket)
+				for end := time.Now().Add(limit); errors.Is(err, ErrUsed) && time.Now().Before(end); {
 					time.Sleep(time.Millisecond) // a busy owner has not heard of it yet
-					b, err = share.Open(background, ticket)
+					b, err = Open(background, ticket)
 				}
 				require.NoError(t, err, "an opening that failed is not used up")
 			}
@@ -166,7 +281,10 @@ func TestOpener(t *testing.T) {
 			owner.Write(outcome)
 		case "read":
 			rec, err := open[len(open)-1].CopyToHost(background, nil)
-			require.NoError(t, err)
+			if err != nil { // the owner is gone
+				owner.Write("error: " + err.Error())
+				continue
+			}
 			owner.Write(text(t, rec))
 			rec.Release()
 		case "validate":
@@ -212,14 +330,6 @@ func TestOpener(t *testing.T) {
 		case "owner gone":
 			<-gone
 			owner.Write("gone")
-		case "try read":
-			rec, err := open[len(open)-1].CopyToHost(background, nil)
-			if err != nil {
-				owner.Write("error: " + err.Error())
-				continue
-			}
-			owner.Write(text(t, rec))
-			rec.Release()
 		case "flush":
 			require.NoError(t, gpu(t).Flush(background))
 			owner.Write("flushed")
@@ -233,12 +343,11 @@ func TestOpener(t *testing.T) {
 			sim.FailTimes(function, 1, times, 999)
 			owner.Write("fails")
 		case "give up": // while the driver opens the memory
-			ticket, err := hex.DecodeString(owner.Read())
-			require.NoError(t, err)
+			ticket := readTicket(t, owner)
 			let := make(chan struct{})
 			ctx, cancel := context.WithCancel(background)
-			share.WithSlowOpening(let, cancel, func() {
-				_, err := share.Open(ctx, ticket)
+			withSlowOpening(let, cancel, func() {
+				_, err := Open(ctx, ticket)
 				require.ErrorIs(t, err, context.Canceled)
 			})
 			close(let)
@@ -247,7 +356,7 @@ func TestOpener(t *testing.T) {
 			within.Eventually(t, "what was opened is closed", func() bool { return gpu(t).ReadStats().Opened.Total == 1 && gpu(t).ReadStats().Opened.Live == 0 })
 			require.NoError(t, gpu(t).Flush(background))
 			owner.Write(fmt.Sprintf("given up, %d events", sim.Report().Live.Events))
-		case "drop": // opens the ticket by itself, and closes the socket without a goodbye
+		case "drop": // opens the ticket by itself, and closes the socket without a word
 			conn, err := net.Dial("unixpacket", owner.Read())
 			require.NoError(t, err)
 			request, err := hex.DecodeString(owner.Read())
@@ -265,6 +374,13 @@ func TestOpener(t *testing.T) {
 			return
 		}
 	}
+}
+
+func readTicket(t *testing.T, p *otherprocess.Peer) Ticket {
+	t.Helper()
+	ticket, err := hex.DecodeString(p.Read())
+	require.NoError(t, err)
+	return ticket
 }
 
 // gpu is the GPU of another process.
@@ -343,6 +459,6 @@ func told(p *otherprocess.Peer, what ...string) string {
 	return p.Read()
 }
 
-func opens(p *otherprocess.Peer, ticket share.Ticket) string {
+func opens(p *otherprocess.Peer, ticket Ticket) string {
 	return told(p, "open", hex.EncodeToString(ticket))
 }

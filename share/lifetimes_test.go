@@ -1,9 +1,8 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // After many batches both processes have the descriptors, the mappings and the goroutines that they had before.
@@ -26,32 +24,22 @@ func TestGPUNothingIsLeftAfterManyBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	plain, pinned := allocator(t), allocator(t, share.WithPinnedMemory(gpu))
-	onDevice := func(t *testing.T) *cdevice.RecordBatch {
-		host := numbers(t, plain)
-		defer host.Release()
-		there, err := host.CopyTo(background, gpu.Shareable())
-		require.NoError(t, err)
-		return there
-	}
+	plain, pinned := allocator(t), allocator(t, WithPinnedMemory(gpu))
 	for name, c := range map[string]struct {
 		make func(*testing.T) *cdevice.RecordBatch
 		open string
 	}{
 		"host":   {func(t *testing.T) *cdevice.RecordBatch { return numbers(t, plain) }, "open"},
 		"pinned": {func(t *testing.T) *cdevice.RecordBatch { return numbers(t, pinned) }, "open pinned"},
-		"GPU":    {onDevice, "open"},
+		"GPU":    {func(t *testing.T) *cdevice.RecordBatch { return numbersOnGPU(t, gpu) }, "open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := opener(t, m.Path())
 			cycles := func(n int) {
 				for range n {
-					b := c.make(t)
-					s := issued(t, b)
-					b.Release()
+					s := shareAndRelease(t, c.make(t))
 					require.Equal(t, "opened", told(p, c.open, hex.EncodeToString(s.Ticket())))
-					require.Equal(t, "released", told(p, "release"))
-					released(t, s)
+					requireEnd(t, p, s)
 					require.NoError(t, s.Close())
 				}
 				require.NoError(t, gpu.Flush(background))
@@ -86,14 +74,12 @@ func TestOwnerOfGPUMemory(t *testing.T) {
 	p := otherprocess.Caller(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	host := numbers(t, allocator(t))
 	stream, err := gpu.NewStream()
 	require.NoError(t, err)
 	if p.Read() == "pending" {
 		m.Hold(t, stream)
 	}
-	there, err := host.CopyTo(background, gpu.Shareable(), cdevice.WithStream(stream))
-	require.NoError(t, err)
+	there := numbersOnGPU(t, gpu, cdevice.WithStream(stream))
 	p.Write(hex.EncodeToString(issued(t, there).Ticket()))
 	p.Read()
 }
@@ -108,17 +94,17 @@ func TestOwnerOfMemoryOfAGPUIsKilled(t *testing.T) {
 			ticket := owner.Read()
 			require.Equal(t, "opened", told(p, "open", ticket))
 			if work == "pending" {
-				p.Write("try read") // waits for the event of the owner
+				p.Write("read") // waits for the event of the owner
 			}
 			owner.Kill()
 			if work == "pending" {
 				t.Log(p.Read())
 			}
 			require.Equal(t, "gone", told(p, "owner gone"))
-			t.Log(told(p, "try read"))
+			t.Log(told(p, "read"))
 			require.Equal(t, "released", told(p, "release"))
 			require.Equal(t, "flushed", told(p, "flush"))
-			assert.Contains(t, told(p, "open", ticket), share.ErrOwnerGone.Error())
+			assert.Contains(t, told(p, "open", ticket), ErrOwnerGone.Error())
 			p.Write("end")
 			p.End(0)
 		})
@@ -129,35 +115,26 @@ func TestOwnerOfMemoryOfAGPUIsKilled(t *testing.T) {
 func TestLastOpenerCounts(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	mem := allocator(t)
-	b := numbers(t, mem)
-	s := issued(t, b, share.WithOpeners(3))
-	b.Release()
+	s := shareAndRelease(t, numbers(t, mem), WithOpeners(3))
 	first, second := opener(t, ""), opener(t, "")
 	require.Equal(t, "opened", opens(first, s.Ticket()))
 	require.Equal(t, "opened", opens(second, s.Ticket()))
 	require.NoError(t, s.Close())
 	require.Equal(t, "released", told(first, "release"))
 	within.Eventually(t, "one opener is left", func() bool { return s.Openers() == 1 })
-	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
-	defer cancel()
-	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	requireHeld(t, s, 20*time.Millisecond)
 	assert.NotZero(t, mem.ReadStats().Held)
-	require.Equal(t, "released", told(second, "release"))
-	released(t, s)
+	requireEnd(t, second, s)
 }
 
-// A process whose socket was closed without a goodbye may have the memory mapped until it has ended.
+// A process whose socket was closed before it has sent anything may have the memory mapped until it has ended.
 func TestOpenerThatEndsIsWaitedFor(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	b := numbers(t, allocator(t))
-	s := issued(t, b)
-	b.Release()
+	s := shareAndRelease(t, numbers(t, allocator(t)))
 	p := opener(t, "")
-	socket, request := share.RequestOf(s.Ticket())
+	socket, request := requestOf(t, s.Ticket())
 	require.Equal(t, "dropped after 1", told(p, "drop", socket, hex.EncodeToString(request)))
-	ctx, cancel := context.WithTimeout(background, 200*time.Millisecond)
-	defer cancel()
-	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	requireHeld(t, s, 200*time.Millisecond)
 	p.Kill()
-	released(t, s)
+	requireReleased(t, s)
 }

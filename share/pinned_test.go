@@ -1,6 +1,6 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 const unknownError = 999 // CUDA_ERROR_UNKNOWN
@@ -34,33 +34,26 @@ const unknownError = 999 // CUDA_ERROR_UNKNOWN
 func TestGPUEveryTypeOfPinnedMemory(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{PageableAsync: true})
-	mem := allocator(t, share.WithPinnedMemory(m.GPUs[0]))
+	mem := allocator(t, WithPinnedMemory(m.GPUs[0]))
 	pins, plain := opener(t, m.Path()), opener(t, "none")
 	for _, v := range cases.Variants {
 		t.Run(string(v), func(t *testing.T) {
-			rec := everyType(t, v, func(cases.Case) bool { return true })
+			rec := everyType(t, v)
 			defer rec.Release()
 			b := onHost(t, rec, mem)
 			require.Equal(t, m.GPUs[0].Pinned().ID(), b.DeviceID())
-			s := issued(t, b, share.WithOpeners(2))
-			b.Release()
+			s := shareAndRelease(t, b, WithOpeners(2))
 			require.Equal(t, "opened", told(pins, "open pinned", hex.EncodeToString(s.Ticket())))
 			assert.Equal(t, "cuda_host:0", told(pins, "device"))
 			require.Equal(t, "opened", opens(plain, s.Ticket()))
 			assert.Equal(t, "cpu", told(plain, "device"))
 			assert.Equal(t, text(t, rec), told(pins, "through gpu"))
-			for _, p := range []interface {
-				Write(string)
-				Read() string
-			}{pins, plain} {
-				for what, want := range map[string]string{"validate": "valid", "read": text(t, rec)} {
-					p.Write(what)
-					assert.Equal(t, want, p.Read())
-				}
-				p.Write("release")
-				assert.Equal(t, "released", p.Read())
+			for _, p := range []*otherprocess.Peer{pins, plain} {
+				assert.Equal(t, "valid", told(p, "validate"))
+				assert.Equal(t, text(t, rec), told(p, "read"))
+				assert.Equal(t, "released", told(p, "release"))
 			}
-			released(t, s)
+			requireReleased(t, s)
 			require.NoError(t, m.GPUs[0].Flush(background))
 			assert.Zero(t, mem.ReadStats().Held)
 			assert.Zero(t, m.GPUs[0].ReadStats().Registered.Allocations)
@@ -74,17 +67,11 @@ func TestGPUEveryTypeOfPinnedMemory(t *testing.T) {
 func TestGPUPinnedMappingOfMemoryOfAGPU(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
-	host := numbers(t, allocator(t))
-	there, err := host.CopyTo(background, m.GPUs[0].Shareable())
-	require.NoError(t, err)
-	host.Release()
-	s := issued(t, there)
-	there.Release()
+	s := shareAndRelease(t, numbersOnGPU(t, m.GPUs[0]))
 	p := opener(t, m.Path())
 	require.Equal(t, "opened", told(p, "open pinned", hex.EncodeToString(s.Ticket())))
 	assert.Equal(t, "cuda:0", told(p, "device"))
-	require.Equal(t, "released", told(p, "release"))
-	released(t, s)
+	requireEnd(t, p, s)
 	require.NoError(t, m.GPUs[0].Flush(background))
 }
 
@@ -92,17 +79,15 @@ func TestGPUPinnedMappingOfMemoryOfAGPU(t *testing.T) {
 func TestPinnedMappingIsNotSupported(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{NoReadOnlyRegister: true})
-	b := numbers(t, allocator(t, share.WithPinnedMemory(m.GPUs[0]))) // the owner can write its memory
-	s := issued(t, b)
-	b.Release()
-	_, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(m.GPUs[0]))
+	s := shareAndRelease(t, numbers(t, allocator(t, WithPinnedMemory(m.GPUs[0])))) // the owner can write its memory
+	_, err := openHere(background, s.Ticket(), WithPinnedMapping(m.GPUs[0]))
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, "WithPinnedMapping: cuda:0 cannot page-lock memory that is mapped read-only")
 	assert.ErrorContains(t, err, "open the ticket without the option")
-	plain, err := share.OpenHere(background, s.Ticket())
+	plain, err := openHere(background, s.Ticket())
 	require.NoError(t, err, "the ticket was not used up")
 	plain.Release()
-	released(t, s)
+	requireReleased(t, s)
 }
 
 // What was page-locked is unlocked and unmapped after the work that reads it, of the owner and of the opener.
@@ -110,15 +95,13 @@ func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{PageableAsync: true})
 	gpu := m.GPUs[0]
-	mem := allocator(t, share.WithPinnedMemory(gpu))
+	mem := allocator(t, WithPinnedMemory(gpu))
 	b := numbers(t, mem)
 	used := mem.ReadStats().Held
 	s := issued(t, b)
-	opened, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(gpu))
+	opened, err := openHere(background, s.Ticket(), WithPinnedMapping(gpu))
 	require.NoError(t, err)
-	stream, err := gpu.NewStream()
-	require.NoError(t, err)
-	defer stream.Close()
+	stream := cudatest.NewStream(t, gpu)
 	let := m.Hold(t, stream)
 	var copies []*cdevice.RecordBatch
 	for _, from := range []*cdevice.RecordBatch{b, opened} {
@@ -127,16 +110,14 @@ func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 		copies = append(copies, there)
 		from.Release()
 	}
-	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
-	defer cancel()
-	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded, "the opener's copy has not begun")
+	requireHeld(t, s, 20*time.Millisecond)
 	assert.Equal(t, used, mem.ReadStats().Held)
 	let()
-	released(t, s)
+	requireReleased(t, s)
 	for _, there := range copies {
 		rec, err := there.CopyToHost(background, nil)
 		require.NoError(t, err)
-		assert.Equal(t, hex.EncodeToString([]byte(`[{"n":1},{"n":2},{"n":3},{"n":null}]`)), text(t, rec))
+		assert.Equal(t, numbersText, text(t, rec))
 		rec.Release()
 		there.Release()
 	}
@@ -149,10 +130,8 @@ func TestGPUShareWaitsForPinnedMemory(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem := allocator(t, share.WithPinnedMemory(gpu))
-	stream, err := gpu.NewStream()
-	require.NoError(t, err)
-	defer stream.Close()
+	mem := allocator(t, WithPinnedMemory(gpu))
+	stream := cudatest.NewStream(t, gpu)
 	bytes := mem.Allocate(8)
 	at := device.Ptr(uintptr(unsafe.Pointer(&bytes[0])))
 	let := m.Hold(t, stream)
@@ -166,19 +145,19 @@ func TestGPUShareWaitsForPinnedMemory(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Release()
 	within.Context(t, "share", func(ctx context.Context) error {
-		_, err := share.Share(ctx, b)
+		_, err := Share(ctx, b)
 		return err
 	})
 	let()
 	s := issued(t, b)
-	opened, err := share.OpenHere(background, s.Ticket())
+	opened, err := openHere(background, s.Ticket())
 	require.NoError(t, err)
 	rec, err := opened.CopyToHost(background, nil)
 	require.NoError(t, err)
 	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":72340172838076673}]`)), text(t, rec))
 	rec.Release()
 	opened.Release()
-	released(t, s)
+	requireReleased(t, s)
 }
 
 // The memory is page-locked: a GPU copies from it without staging memory.
@@ -186,9 +165,9 @@ func TestGPUPinnedMemoryIsPageLocked(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for name, want := range map[string]bool{"pinned": true, "plain": false} {
-		var opts []share.AllocatorOption
+		var opts []AllocatorOption
 		if want {
-			opts = append(opts, share.WithPinnedMemory(gpu.Managed())) // any kind of memory of the GPU
+			opts = append(opts, WithPinnedMemory(gpu.Managed())) // any kind of memory of the GPU
 		}
 		mem := allocator(t, opts...)
 		b := mem.Allocate(100)
@@ -206,7 +185,7 @@ func TestGPULimitOfPinnedMemory(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	const size = 1 << 16
-	mem := allocator(t, share.WithPinnedMemory(gpu), share.WithLimit(2*size))
+	mem := allocator(t, WithPinnedMemory(gpu), WithLimit(2*size))
 	require.NoError(t, gpu.Flush(background))
 	refused := func() (err error) {
 		defer func() { err, _ = recover().(error) }()
@@ -239,11 +218,11 @@ func TestEachCallOfPageLockingFails(t *testing.T) {
 	gpu := m.GPUs[0]
 	b := numbers(t, allocator(t))
 	defer b.Release()
-	s := issued(t, b, share.WithOpeners(1000))
+	s := issued(t, b, WithOpeners(1000))
 	before, start := m.Sim.Report().Live, counted(t)
 	for name, call := range map[string]func() error{
 		"allocator": func() (err error) {
-			a, err := share.NewAllocator(share.WithPinnedMemory(gpu))
+			a, err := NewAllocator(WithPinnedMemory(gpu))
 			if err != nil {
 				return err
 			}
@@ -251,7 +230,7 @@ func TestEachCallOfPageLockingFails(t *testing.T) {
 				within.Eventually(t, "memory is freed", func() bool { return a.ReadStats().Held == 0 })
 			}()
 			defer func() {
-				if e, ok := recover().(*share.AllocationError); ok {
+				if e, ok := recover().(*AllocationError); ok {
 					err = e
 				}
 			}()
@@ -259,7 +238,7 @@ func TestEachCallOfPageLockingFails(t *testing.T) {
 			return nil
 		},
 		"opener": func() error {
-			opened, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(gpu))
+			opened, err := openHere(background, s.Ticket(), WithPinnedMapping(gpu))
 			if err == nil {
 				opened.Release()
 			}
@@ -297,18 +276,16 @@ func TestEachCallOfPageLockingFails(t *testing.T) {
 		return now.files <= start.files && now.mappings <= start.mappings
 	})
 	require.NoError(t, s.Close())
-	released(t, s)
+	requireReleased(t, s)
 }
 
-// An opener whose driver fails to close the memory says goodbye when it is closed, not before; one that never can
+// An opener whose driver fails to close the memory notifies the owner when it is closed, not before; one that never can
 // holds it until it ends.
-func TestGoodbyeComesAfterTheMemory(t *testing.T) {
+func TestOwnerIsNotifiedAfterTheMemory(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
-	host := numbers(t, allocator(t))
+	host, there := numbers(t, allocator(t)), numbersOnGPU(t, m.GPUs[0])
 	defer host.Release()
-	there, err := host.CopyTo(background, m.GPUs[0].Shareable())
-	require.NoError(t, err)
 	defer there.Release()
 	for name, c := range map[string]struct {
 		batch          *cdevice.RecordBatch
@@ -319,7 +296,7 @@ func TestGoodbyeComesAfterTheMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := opener(t, m.Path())
-			s := issued(t, c.batch, share.WithOpeners(2))
+			s := issued(t, c.batch, WithOpeners(2))
 			require.Equal(t, "opened", told(p, c.open, hex.EncodeToString(s.Ticket())))
 			require.Equal(t, "fails", told(p, "fail", c.function, "2"))
 			require.Equal(t, "released", told(p, "release"))
@@ -328,11 +305,9 @@ func TestGoodbyeComesAfterTheMemory(t *testing.T) {
 			require.Equal(t, "opened", told(p, c.open, hex.EncodeToString(s.Ticket())))
 			require.Equal(t, "fails", told(p, "fail", c.function, "3"))
 			require.Equal(t, "released", told(p, "release"))
-			ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
-			defer cancel()
-			assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded, "the opener has it mapped")
+			requireHeld(t, s, 100*time.Millisecond)
 			require.NoError(t, p.Process().Kill())
-			released(t, s)
+			requireReleased(t, s)
 		})
 	}
 }
@@ -341,14 +316,12 @@ func TestGoodbyeComesAfterTheMemory(t *testing.T) {
 func TestOpenIsGivenUpInTheDriver(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
-	b := numbers(t, allocator(t))
-	s := issued(t, b)
-	b.Release()
+	s := shareAndRelease(t, numbers(t, allocator(t)))
 	let := make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
-	share.WithSlowOpening(let, cancel, func() {
+	withSlowOpening(let, cancel, func() {
 		within.Seconds(t, "open", func() error {
-			if _, err := share.OpenHere(ctx, s.Ticket(), share.WithPinnedMapping(m.GPUs[0])); !errors.Is(err, context.Canceled) {
+			if _, err := openHere(ctx, s.Ticket(), WithPinnedMapping(m.GPUs[0])); !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("got %w", err)
 			}
 			return nil
@@ -358,16 +331,16 @@ func TestOpenIsGivenUpInTheDriver(t *testing.T) {
 	close(let)
 	within.Eventually(t, "the opening is given back", func() bool { return s.Openers() == 0 })
 	require.NoError(t, m.GPUs[0].Flush(background))
-	again, err := share.OpenHere(background, s.Ticket())
+	again, err := openHere(background, s.Ticket())
 	require.NoError(t, err)
 	again.Release()
-	released(t, s)
+	requireReleased(t, s)
 }
 
 // Goroutines share an allocator of page-locked memory.
 func TestGPUPinnedMemoryOfManyGoroutines(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
-	mem := allocator(t, share.WithPinnedMemory(m.GPUs[0]), share.WithLimit(1<<20))
+	mem := allocator(t, WithPinnedMemory(m.GPUs[0]), WithLimit(1<<20))
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -384,4 +357,4 @@ func TestGPUPinnedMemoryOfManyGoroutines(t *testing.T) {
 	assert.Zero(t, mem.ReadStats().Held)
 }
 
-var _ memory.Allocator = (*share.Allocator)(nil)
+var _ memory.Allocator = (*Allocator)(nil)

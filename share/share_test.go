@@ -1,6 +1,6 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
 	"context"
@@ -25,36 +25,44 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// Every type arrives as it is, in one allocation of the owner.
-func TestEveryTypeOfHostMemory(t *testing.T) {
+// Every type arrives as it is, with its schema and metadata, in host memory and in memory of a GPU, by its IPC handle.
+func TestGPUEveryType(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	mem := allocator(t)
-	p := opener(t, "")
-	for _, v := range cases.Variants {
-		t.Run(string(v), func(t *testing.T) {
-			rec := everyType(t, v, func(cases.Case) bool { return true })
-			defer rec.Release()
-			b := onHost(t, rec, mem)
-			md := arrow.NewMetadata([]string{"k"}, []string{"v"})
-			named := b.WithMetadata(md)
-			b.Release()
-			s := issued(t, named)
-			named.Release()
-			require.Equal(t, "opened", opens(p, s.Ticket()))
-			assert.Equal(t, 1, s.Openers())
-			assert.Equal(t, "valid", told(p, "validate"))
-			assert.Equal(t, text(t, rec), told(p, "read"))
-			assert.Equal(t, hex.EncodeToString([]byte(rec.Schema().String()+md.String())), told(p, "schema"))
-			assert.Equal(t, "released", told(p, "release"))
-			released(t, s)
-			assert.Zero(t, mem.ReadStats().Held)
-		})
+	m := cudatest.One(t, cudasim.Options{})
+	gpu, mem := m.GPUs[0], allocator(t)
+	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	for name, copied := range map[string]func(arrow.RecordBatch) *cdevice.RecordBatch{
+		"host": func(rec arrow.RecordBatch) *cdevice.RecordBatch { return onHost(t, rec, mem) },
+		"GPU": func(rec arrow.RecordBatch) *cdevice.RecordBatch {
+			b, err := cdevice.CopyToDevice(background, rec, gpu.Shareable())
+			require.NoError(t, err)
+			return b
+		},
+	} {
+		p := opener(t, m.Path())
+		for _, v := range cases.Variants {
+			t.Run(name+" "+string(v), func(t *testing.T) {
+				rec := everyType(t, v)
+				defer rec.Release()
+				b := copied(rec)
+				s := shareAndRelease(t, b.WithMetadata(md))
+				b.Release()
+				require.Equal(t, "opened", opens(p, s.Ticket()))
+				assert.Equal(t, 1, s.Openers())
+				assert.Equal(t, "valid", told(p, "validate"))
+				assert.Equal(t, text(t, rec), told(p, "read"))
+				assert.Equal(t, hex.EncodeToString([]byte(rec.Schema().String()+md.String())), told(p, "schema"))
+				requireEnd(t, p, s)
+				require.NoError(t, gpu.Flush(background))
+				assert.Zero(t, mem.ReadStats().Held)
+				assert.Zero(t, gpu.ReadStats().Device.Live)
+			})
+		}
+		p.Write("end")
+		p.End(0)
 	}
-	p.Write("end")
-	p.End(0)
 }
 
 // Slices of memory of the allocator are shared where they are.
@@ -67,13 +75,11 @@ func TestSlicesAreSharedWhereTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	b.Release()
 	before := mem.ReadStats().Held
-	s := issued(t, part)
-	part.Release()
+	s := shareAndRelease(t, part)
 	assert.Equal(t, before, mem.ReadStats().Held)
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":2},{"n":3},{"n":null}]`)), told(p, "read"))
-	require.Equal(t, "released", told(p, "release"))
-	released(t, s)
+	requireEnd(t, p, s)
 }
 
 // Batches without bytes: without rows, without columns, and with a column whose values have none.
@@ -89,13 +95,10 @@ func TestEmptyBatches(t *testing.T) {
 		array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 7),
 		array.NewRecordBatch(arrow.NewSchema([]arrow.Field{none}, nil), []arrow.Array{array.MakeFromData(valid)}, 7),
 	} {
-		b := onHost(t, rec, mem)
-		s := issued(t, b)
-		b.Release()
+		s := shareAndRelease(t, onHost(t, rec, mem))
 		require.Equal(t, "opened", opens(p, s.Ticket()))
 		require.Equal(t, "valid", told(p, "validate"))
-		require.Equal(t, "released", told(p, "release"))
-		released(t, s)
+		requireEnd(t, p, s)
 	}
 }
 
@@ -111,39 +114,11 @@ func TestWideBatch(t *testing.T) {
 		}
 	}
 	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 0)
-	b := onHost(t, rec, allocator(t))
-	s := issued(t, b)
-	b.Release()
+	s := shareAndRelease(t, onHost(t, rec, allocator(t)))
 	t.Logf("%d columns, %d bytes", len(columns), len(s.Ticket()))
-	assert.NoError(t, share.Decode(s.Ticket()))
+	_, err := decoded(s.Ticket())
+	assert.NoError(t, err)
 	require.NoError(t, s.Close())
-}
-
-// Every type arrives from memory of a GPU, by its IPC handle.
-func TestGPUEveryType(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	p := opener(t, m.Path())
-	for _, v := range cases.Variants {
-		t.Run(string(v), func(t *testing.T) {
-			rec := everyType(t, v, func(cases.Case) bool { return true })
-			defer rec.Release()
-			b, err := cdevice.CopyToDevice(background, rec, gpu.Shareable())
-			require.NoError(t, err)
-			s := issued(t, b)
-			b.Release()
-			require.Equal(t, "opened", opens(p, s.Ticket()))
-			assert.Equal(t, "valid", told(p, "validate"))
-			assert.Equal(t, text(t, rec), told(p, "read"))
-			assert.Equal(t, "released", told(p, "release"))
-			released(t, s)
-			require.NoError(t, gpu.Flush(background))
-			assert.Zero(t, gpu.ReadStats().Device.Live)
-		})
-	}
-	p.Write("end")
-	p.End(0)
 }
 
 // The opener waits for the work that was pending when the batch was shared.
@@ -152,24 +127,16 @@ func TestGPUOpenerWaitsForTheEvent(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	p := opener(t, m.Path())
-	rec := everyType(t, cases.Nulls, func(c cases.Case) bool { return arrow.IsInteger(c.Type.ID()) })
-	defer rec.Release()
-	stream, err := gpu.NewStream()
-	require.NoError(t, err)
-	defer stream.Close()
+	stream := cudatest.NewStream(t, gpu)
 	let := m.Hold(t, stream)
-	b, err := cdevice.CopyToDevice(background, rec, gpu.Shareable(), cdevice.WithStream(stream))
-	require.NoError(t, err)
-	s := issued(t, b)
-	b.Release()
+	s := shareAndRelease(t, numbersOnGPU(t, gpu, cdevice.WithStream(stream)))
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	assert.Equal(t, "false", told(p, "ready"))
 	p.Write("read")
 	let()
-	assert.Equal(t, text(t, rec), p.Read())
+	assert.Equal(t, numbersText, p.Read())
 	assert.Equal(t, "true", told(p, "ready"))
-	require.Equal(t, "released", told(p, "release"))
-	released(t, s)
+	requireEnd(t, p, s)
 	require.NoError(t, gpu.Flush(background))
 }
 
@@ -179,21 +146,14 @@ func TestGPUCaptureOfTheOpener(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	p := opener(t, m.Path())
-	host := numbers(t, memory.DefaultAllocator)
-	defer host.Release()
-	b, err := host.CopyTo(background, m.GPUs[0].Shareable())
-	require.NoError(t, err)
-	s := issued(t, b)
-	b.Release()
+	s := shareAndRelease(t, numbersOnGPU(t, m.GPUs[0]))
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	require.Equal(t, "captures", told(p, "capture"))
 	require.Equal(t, "released", told(p, "release"))
-	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
-	defer cancel()
-	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	requireHeld(t, s, 100*time.Millisecond)
 	assert.Equal(t, 1, s.Openers())
 	require.Equal(t, "captured", told(p, "end capture"))
-	released(t, s)
+	requireReleased(t, s)
 	p.Write("end")
 	p.End(0)
 	require.NoError(t, m.GPUs[0].Flush(background))
@@ -206,16 +166,16 @@ func TestGPUMemoryThatCannotBeShared(t *testing.T) {
 	gpu := m.GPUs[0]
 	b := numbers(t, memory.DefaultAllocator)
 	defer b.Release()
-	_, err := share.Share(background, b)
-	assert.ErrorIs(t, err, share.ErrNotShareable)
+	_, err := Share(background, b)
+	assert.ErrorIs(t, err, ErrNotShareable)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, `columns[0] "n": buffers[0]`)
 	assert.ErrorContains(t, err, "CopyToHost")
 	for _, dev := range []device.Device{gpu, gpu.Managed()} {
 		there, err := b.CopyTo(background, dev)
 		require.NoError(t, err)
-		_, err = share.Share(background, there)
-		assert.ErrorIs(t, err, share.ErrNotShareable, dev.ID())
+		_, err = Share(background, there)
+		assert.ErrorIs(t, err, ErrNotShareable, dev.ID())
 		there.Release()
 	}
 	require.NoError(t, gpu.Flush(background))
@@ -228,41 +188,37 @@ func TestTicketsAreUsedUp(t *testing.T) {
 	p := opener(t, "")
 	b := numbers(t, mem)
 	defer b.Release()
-	s := issued(t, b, share.WithOpeners(2))
+	s := issued(t, b, WithOpeners(2))
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	within.Context(t, "wait for the second opener", s.WaitOpened)
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	require.NoError(t, s.WaitOpened(background))
-	assert.Contains(t, opens(p, s.Ticket()), share.ErrUsed.Error())
+	assert.Contains(t, opens(p, s.Ticket()), ErrUsed.Error())
 	assert.Equal(t, 2, s.Openers())
 	ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
 	defer cancel()
 	err := s.Wait(ctx)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "2 openers")
-	require.Equal(t, "released", told(p, "release"))
-	released(t, s)
+	requireEnd(t, p, s)
 	assert.NoError(t, s.Close(), "the ticket is used up, which the owner need not know")
 	assert.NoError(t, s.Close(), "twice")
 
 	withdrawn := issued(t, b)
 	keeps := issued(t, b) // so that the socket stays
 	require.NoError(t, withdrawn.Close())
-	released(t, withdrawn)
-	assert.Contains(t, opens(p, withdrawn.Ticket()), share.ErrUsed.Error())
+	requireReleased(t, withdrawn)
+	assert.Contains(t, opens(p, withdrawn.Ticket()), ErrUsed.Error())
 	require.NoError(t, keeps.Close())
-	assert.Contains(t, opens(p, keeps.Ticket()), share.ErrOwnerGone.Error(), "this process has no socket any more")
+	assert.Contains(t, opens(p, keeps.Ticket()), ErrOwnerGone.Error(), "this process has no socket any more")
 }
 
 // What a killed opener has is released, and its ticket can be opened by others.
 func TestGPUOpenerIsKilled(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	host := numbers(t, allocator(t))
+	host, there := numbers(t, allocator(t)), numbersOnGPU(t, m.GPUs[0])
 	defer host.Release()
-	there, err := host.CopyTo(background, gpu.Shareable())
-	require.NoError(t, err)
 	defer there.Release()
 	for name, b := range map[string]*cdevice.RecordBatch{"host": host, "device": there} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +226,7 @@ func TestGPUOpenerIsKilled(t *testing.T) {
 			p := opener(t, m.Path())
 			require.Equal(t, "opened", opens(p, s.Ticket()))
 			require.NoError(t, p.Process().Kill())
-			released(t, s)
+			requireReleased(t, s)
 		})
 	}
 	if m.Sim != nil {
@@ -281,7 +237,7 @@ func TestGPUOpenerIsKilled(t *testing.T) {
 // TestOwner is another process that shares a batch, and is killed.
 func TestOwner(t *testing.T) {
 	p := otherprocess.Caller(t)
-	b := numbers(t, func() memory.Allocator { a, _ := share.NewAllocator(); return a }())
+	b := numbers(t, func() memory.Allocator { a, _ := NewAllocator(); return a }())
 	s := issued(t, b)
 	p.Write(hex.EncodeToString(s.Ticket()))
 	p.Read()
@@ -299,12 +255,12 @@ func TestOwnerIsKilled(t *testing.T) {
 	p.End(0)
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":1},{"n":2},{"n":3},{"n":null}]`)), string(got))
+	assert.Equal(t, numbersText, string(got))
 
 	late, err := hex.DecodeString(ticket)
 	require.NoError(t, err)
-	_, err = share.Open(background, late)
-	assert.ErrorIs(t, err, share.ErrOwnerGone)
+	_, err = Open(background, late)
+	assert.ErrorIs(t, err, ErrOwnerGone)
 }
 
 // An opening whose context ends, at any moment, is not used up, and holds nothing up.
@@ -317,7 +273,7 @@ func TestCancelledOpenings(t *testing.T) {
 	for range 300 {
 		s := issued(t, b)
 		outcomes[told(p, "cancel", hex.EncodeToString(s.Ticket()))]++
-		released(t, s)
+		requireReleased(t, s)
 	}
 	t.Log(outcomes)
 	assert.NotZero(t, outcomes["cancelled"])
@@ -329,7 +285,7 @@ func TestManyGoroutines(t *testing.T) {
 	b := numbers(t, allocator(t))
 	defer b.Release()
 	const goroutines, each = 4, 25
-	var all [goroutines][each]*share.Shared
+	var all [goroutines][each]*Shared
 	atOnce := func(do func(i, j int)) {
 		var running sync.WaitGroup
 		for i := range goroutines {
@@ -342,18 +298,18 @@ func TestManyGoroutines(t *testing.T) {
 		running.Wait()
 	}
 	atOnce(func(i, j int) {
-		s, err := share.Share(background, b, share.WithOpeners(2))
+		s, err := Share(background, b, WithOpeners(2))
 		assert.NoError(t, err)
 		all[i][j] = s
-		if passing, err := share.Share(background, b); assert.NoError(t, err) {
+		if passing, err := Share(background, b); assert.NoError(t, err) {
 			assert.NoError(t, passing.Close())
 		}
 	})
-	share.AsAnotherProcess(func() {
+	asAnotherProcess(func() {
 		atOnce(func(i, j int) {
 			s := all[i][j]
 			other := all[(i+1)%goroutines][j]
-			opened, err := share.Open(background, s.Ticket())
+			opened, err := Open(background, s.Ticket())
 			assert.NoError(t, err)
 			assert.LessOrEqual(t, other.Openers(), 1)
 			ended, cancel := context.WithCancel(background)
@@ -365,7 +321,7 @@ func TestManyGoroutines(t *testing.T) {
 	})
 	for _, some := range all {
 		for _, s := range some {
-			released(t, s)
+			requireReleased(t, s)
 		}
 	}
 }
@@ -376,7 +332,7 @@ func TestManyOpenings(t *testing.T) {
 	b := numbers(t, allocator(t))
 	defer b.Release()
 	const each, processes = 50, 4
-	s := issued(t, b, share.WithOpeners(each*processes))
+	s := issued(t, b, WithOpeners(each*processes))
 	var openers []*otherprocess.Peer
 	for range processes {
 		openers = append(openers, opener(t, ""))
@@ -396,5 +352,26 @@ func TestManyOpenings(t *testing.T) {
 	for _, p := range openers {
 		assert.Equal(t, "released", told(p, "release"))
 	}
-	released(t, s)
+	requireReleased(t, s)
+}
+
+// WaitOpened returns with the last opener, whose batch is not released yet, with Close, and with the end of its context.
+func TestWaitOpened(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	p := opener(t, "")
+	opened, closed := issued(t, b), issued(t, b)
+	within.Context(t, "wait for the opener", opened.WaitOpened)
+	waiting := make(chan error, 2)
+	go func() { waiting <- opened.WaitOpened(background) }()
+	go func() { waiting <- closed.WaitOpened(background) }()
+	require.Equal(t, "opened", opens(p, opened.Ticket()))
+	within.Seconds(t, "wait for the opener", func() error { return <-waiting })
+	assert.Equal(t, 1, opened.Openers())
+	require.NoError(t, opened.Close())
+	within.Context(t, "wait for the release", opened.Wait)
+	requireEnd(t, p, opened)
+	require.NoError(t, closed.Close())
+	within.Seconds(t, "wait for Close", func() error { return <-waiting })
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,11 @@ const (
 const requestText = "arrowdevice share 1\n"
 
 const requestSize = len(requestText) + len(id{}) + 32
+
+func requestFor(t Ticket, c *content) []byte {
+	digest := t.digest()
+	return slices.Concat([]byte(requestText), c.token[:], digest[:])
+}
 
 // What an opener sends before it closes the connection.
 const (

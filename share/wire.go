@@ -73,12 +73,17 @@ func (c *content) encode() (Ticket, error) {
 	}
 	b = protofield.AppendInt(b, fieldNetwork, c.network)
 	b = protofield.AppendInt(b, fieldPIDs, c.pids)
-	sum := sha256.Sum256(b)
-	b = protofield.AppendBytes(b, fieldChecksum, sum[:])
-	if len(b) > maxTicket {
-		return nil, fmt.Errorf("share: the ticket of the batch has %d bytes, want at most %d", len(b), maxTicket)
+	t := sealed(b)
+	if len(t) > maxTicket {
+		return nil, fmt.Errorf("share: the ticket of the batch has %d bytes, want at most %d", len(t), maxTicket)
 	}
-	return b, nil
+	return t, nil
+}
+
+// sealed appends the checksum to the fields of a ticket.
+func sealed(fields []byte) Ticket {
+	sum := sha256.Sum256(fields)
+	return protofield.AppendBytes(fields, fieldChecksum, sum[:])
 }
 
 func (n *node) encode() []byte {

@@ -1,9 +1,8 @@
 //go:build linux
 
-package share_test
+package share
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -21,45 +20,44 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // Silent connections, and those that send garbage, delay openers by the handshake at most, and take no batch.
-func TestStrangers(t *testing.T) {
+func TestConnectionsWithoutARequest(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	s := one(t)
-	var socket string
-	_, err := share.Forged(s.Ticket(), func(f *share.Forgery) { socket = f.Socket })
-	require.NoError(t, err)
-	dial := func() net.Conn {
-		conn, err := net.Dial("unixpacket", "@"+socket)
-		require.NoError(t, err)
-		return conn
-	}
-	ended := func(conn net.Conn) {
-		t.Helper()
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		n, err := conn.Read(make([]byte, 1))
-		assert.True(t, n == 0 || err != nil, "the owner ends the connection")
-		assert.False(t, os.IsTimeout(err))
-		conn.Close()
-	}
-	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", share.RequestSize), strings.Repeat("b", 100000)} {
-		conn := dial()
-		_, err := conn.Write([]byte(garbage))
-		require.NoError(t, err)
-		ended(conn)
-	}
-	var silent []net.Conn
-	for range 2 * share.MaxPending {
-		silent = append(silent, dial())
-	}
-	for _, conn := range silent {
-		ended(conn)
-	}
-	p := opener(t, "")
-	require.Equal(t, "opened", opens(p, s.Ticket()), "strangers that are gone keep nobody out")
-	require.Equal(t, "released", told(p, "release"))
+	withTimeouts(time.Second, exitTimeout, func() {
+		s := shareAndRelease(t, numbers(t, allocator(t)))
+		socket, _ := requestOf(t, s.Ticket())
+		dial := func() net.Conn {
+			conn, err := net.Dial("unixpacket", socket)
+			require.NoError(t, err)
+			return conn
+		}
+		ended := func(conn net.Conn) {
+			t.Helper()
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(limit)))
+			n, err := conn.Read(make([]byte, 1))
+			assert.True(t, n == 0 || err != nil, "the owner ends the connection")
+			assert.False(t, os.IsTimeout(err))
+			conn.Close()
+		}
+		for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", requestSize), strings.Repeat("b", 100000)} {
+			conn := dial()
+			_, err := conn.Write([]byte(garbage))
+			require.NoError(t, err)
+			ended(conn)
+		}
+		var silent []net.Conn
+		for range 2 * maxPending {
+			silent = append(silent, dial())
+		}
+		for _, conn := range silent {
+			ended(conn)
+		}
+		p := opener(t, "")
+		require.Equal(t, "opened", opens(p, s.Ticket()), "connections that have ended keep nobody out")
+		requireEnd(t, p, s)
+	})
 }
 
 // TestSilent is a process that connects to a socket, which is its first line, as often as its second says, and says nothing there.
@@ -79,29 +77,26 @@ func TestSilent(t *testing.T) {
 
 // Connections that say nothing keep no opener out, however long they may be silent: neither those of the same user, nor those of
 // another one, which take none of the places for them.
-func TestSilentStrangers(t *testing.T) {
+func TestSilentConnections(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	for name, c := range map[string]struct {
 		start func(*testing.T) func(*exec.Cmd)
 		n     int
 	}{
-		"same user":    {func(*testing.T) func(*exec.Cmd) { return func(*exec.Cmd) {} }, 4 * share.MaxPending},
-		"another user": {asAnotherUser, 4 * share.MaxPending},
+		"same user":    {func(*testing.T) func(*exec.Cmd) { return func(*exec.Cmd) {} }, 4 * maxPending},
+		"another user": {asAnotherUser, 4 * maxPending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			share.WithLongHandshake(func() {
-				b := numbers(t, allocator(t))
-				s := issued(t, b)
-				b.Release()
+			withTimeouts(time.Hour, exitTimeout, func() {
+				s := shareAndRelease(t, numbers(t, allocator(t)))
 				silent := otherprocess.StartAs(t, c.start(t), "TestSilent", "")
-				socket, _ := share.RequestOf(s.Ticket())
+				socket, _ := requestOf(t, s.Ticket())
 				silent.Write(socket)
 				silent.Write(fmt.Sprint(c.n))
 				require.Equal(t, "connected", silent.Read())
 				p := opener(t, "")
 				require.Equal(t, "opened", opens(p, s.Ticket()))
-				require.Equal(t, "released", told(p, "release"))
-				released(t, s)
+				requireEnd(t, p, s)
 				silent.Kill()
 			})
 		})
@@ -170,12 +165,12 @@ func TestOpenAsAnotherUser(t *testing.T) {
 	caller := otherprocess.Caller(t)
 	ticket, err := hex.DecodeString(caller.Read())
 	require.NoError(t, err)
-	_, err = share.Open(background, ticket)
-	assert.ErrorIs(t, err, share.ErrOtherUser)
-	socket, _ := share.RequestOf(ticket)
+	_, err = Open(background, ticket)
+	assert.ErrorIs(t, err, ErrOtherUser)
+	socket, _ := requestOf(t, ticket)
 	conn, err := net.Dial("unixpacket", socket)
 	require.NoError(t, err)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(limit)))
 	answer := make([]byte, 10)
 	n, err := conn.Read(answer)
 	require.NoError(t, err)
@@ -188,10 +183,9 @@ func TestOwnerIsAnotherUser(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	p := otherprocess.StartAs(t, asAnotherUser(t), "TestListenAsAnotherUser", "")
 	socket := p.Read()
-	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = socket, [16]byte{} })
-	require.NoError(t, err)
-	_, err = share.Open(background, ticket)
-	assert.ErrorIs(t, err, share.ErrOtherUser)
+	ticket := forOwner(t, socket)
+	_, err := Open(background, ticket)
+	assert.ErrorIs(t, err, ErrOtherUser)
 	assert.Equal(t, "EOF", p.Read())
 }
 
@@ -201,10 +195,9 @@ func TestForeignSocket(t *testing.T) {
 	for _, name := range []string{"foreign", "arrowdevice-1", strings.ToUpper(anySocketName()), "/" + anySocketName(), ""} {
 		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: "@" + name, Net: "unixpacket"})
 		require.NoError(t, err)
-		ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = name, [16]byte{} })
-		require.NoError(t, err)
-		_, err = share.Open(background, ticket)
-		assert.ErrorIs(t, err, share.ErrBadTicket)
+		ticket := forOwner(t, name)
+		_, err = Open(background, ticket)
+		assert.ErrorIs(t, err, ErrBadTicket)
 		assert.ErrorContains(t, err, "share: ticket: socket = ")
 		require.NoError(t, l.SetDeadline(time.Now().Add(time.Millisecond)))
 		_, err = l.Accept()
@@ -226,18 +219,4 @@ func TestListenAsAnotherUser(t *testing.T) {
 	said, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	caller.Write(string(said) + "EOF")
-}
-
-// early is a context whose deadline has passed a moment before it is done: net looks at the deadline itself.
-type early struct{ context.Context }
-
-func (early) Deadline() (time.Time, bool) { return time.Now(), true }
-
-// A connection that comes too late has the error of the context, not that of net.
-func TestDeadlineOfAConnection(t *testing.T) {
-	ticket := fakeOwner(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
-	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
-	defer cancel()
-	_, err := share.Open(early{ctx}, ticket)
-	assert.EqualError(t, err, "share: open: context deadline exceeded")
 }
