@@ -2,6 +2,7 @@ package cudaarray
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -75,9 +76,7 @@ func (o *exporting) array(a *cdevice.Array) (i Interface, err error) {
 // without one, it must not have an event.
 func (o *exporting) check(a *cdevice.Array) error {
 	id := a.DeviceID()
-	switch id.Type {
-	case device.CUDA, device.CUDAHost, device.CUDAManaged:
-	default:
+	if !isCUDA(id) {
 		return fielderr.New(opExport, "Array.DeviceID", id, "CUDA memory; CopyTo copies to it", device.ErrNotSupported)
 	}
 	if o.stream == nil {
@@ -96,6 +95,11 @@ func (o *exporting) check(a *cdevice.Array) error {
 	}
 	alive.Release()
 	return nil
+}
+
+// isCUDA reports whether a device is a GPU's memory, or page-locked or managed memory.
+func isCUDA(id device.ID) bool {
+	return id.Type == device.CUDA || id.Type == device.CUDAHost || id.Type == device.CUDAManaged
 }
 
 func checkNoEvent(a *cdevice.Array) error {
@@ -137,22 +141,17 @@ func (o *exporting) setStream(a *cdevice.Array, i *Interface) error {
 }
 
 func (o *exporting) order(a *cdevice.Array) error {
-	if o.stream == nil {
-		return orderForAny(a)
+	if o.stream == nil { // consumers wait for no stream
+		dev, err := a.Device()
+		if err != nil {
+			return err
+		}
+		return usedOnAny(a, dev)
 	}
 	if err := a.WaitOn(o.stream); err != nil {
 		return err
 	}
 	return usedOnAny(a, o.stream.Device())
-}
-
-// orderForAny is order for consumers that wait for no stream.
-func orderForAny(a *cdevice.Array) error {
-	dev, err := a.Device()
-	if err != nil {
-		return err
-	}
-	return usedOnAny(a, dev)
 }
 
 // usedOnAny keeps the memory for work on any stream of the device: the consumer drops the interface at
@@ -244,7 +243,7 @@ func (o *exporting) maskOf(a *cdevice.Array, i Interface) (*Interface, error) {
 	default:
 		return nil, fielderr.Invalid(opExport, "WithMask.type", fielderr.Type(o.mask.DataType()), "uint8, int8 or arrow.bool8")
 	}
-	if !sameShape(mask.Shape, i.Shape) {
+	if !slices.Equal(mask.Shape, i.Shape) {
 		return nil, fielderr.Invalid(opExport, "WithMask.shape", mask.Shape, fmt.Sprintf("%v, as the array", i.Shape))
 	}
 	return &mask, nil

@@ -3,6 +3,7 @@ package cudaarray
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -59,9 +60,7 @@ func (o *importing) check(i *Interface, lifetime *cdevice.Lifetime, opts []Impor
 			return nil, data, err
 		}
 	}
-	switch id := o.dev.ID(); id.Type {
-	case device.CUDA, device.CUDAHost, device.CUDAManaged:
-	default:
+	if id := o.dev.ID(); !isCUDA(id) {
 		return nil, data, fielderr.Invalid(opImport, "WithDevice", id, "a CUDA device")
 	}
 	if i.Version < 0 || i.Version > Version {
@@ -136,7 +135,7 @@ func (o *importing) typeFor(element arrow.DataType, typestr string, shape []int6
 		return nil, fielderr.Within("WithType", err)
 	}
 	fits := of == typestr || typestr == booleans && (of == "|i1" || of == "|u1")
-	if !fits || !sameShape(lists, shape[1:]) {
+	if !fits || !slices.Equal(lists, shape[1:]) {
 		return nil, fielderr.Invalid(opImport, "WithType", fielderr.Type(o.dt), fmt.Sprintf("a type for typestr %q and shape %v", typestr, shape))
 	}
 	return o.dt, nil
@@ -167,7 +166,7 @@ func bitmapIn(i *Interface) (device.Ptr, error) {
 		return bad("typestr", quoted(mask.TypeStr), `"<t1": a validity bitmap has bits, so the producer packs its mask, or fills in the nulls`, arrow.ErrNotImplemented)
 	case len(i.Shape) != 1:
 		return bad("shape", mask.Shape, "one dimension, for a validity bitmap", arrow.ErrNotImplemented)
-	case !sameShape(mask.Shape, i.Shape):
+	case !slices.Equal(mask.Shape, i.Shape):
 		return bad("shape", mask.Shape, fmt.Sprintf("%v, as the data", i.Shape), arrow.ErrInvalid)
 	case mask.Strides != nil:
 		return bad("strides", mask.Strides, "none: bits have no gaps", arrow.ErrNotImplemented)

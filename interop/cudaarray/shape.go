@@ -3,7 +3,6 @@ package cudaarray
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -12,8 +11,6 @@ import (
 
 // maxDimensions is the most that NumPy has.
 const maxDimensions = 64
-
-func sameShape(a, b []int64) bool { return slices.Equal(a, b) }
 
 // checkShape checks the dimensions of an import, and returns the number of elements.
 func checkShape(shape []int64, width int64) (count int64, err error) {

@@ -2,7 +2,6 @@ package cudaarray_test
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -117,11 +116,11 @@ func TestGPUExtensionsAreTheirStorage(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	storage := fromJSON(t, arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int32), `[[1,2],[3,4]]`)
 	i := exported(t, ready(t, storage, m.GPUs[0]))
-	pairs := &pairType{arrow.ExtensionBase{Storage: storage.DataType()}}
+	pairs := extensions.NewOpaqueType(storage.DataType(), "pair", "test")
 	a, err := cudaarray.Import(i, cdevice.Lifetime{}, cudaarray.WithDevice(m.GPUs[0]), cudaarray.WithType(pairs))
 	require.NoError(t, err)
 	defer a.Release()
-	assert.Equal(t, pairs, a.DataType())
+	assert.True(t, arrow.TypeEqual(pairs, a.DataType()))
 	assert.Equal(t, i, exported(t, a))
 }
 
@@ -163,15 +162,4 @@ func TestJSON(t *testing.T) {
 	for _, bad := range []string{`[1]`, `[1, false, 2]`, `["x", false]`, `[1, 2]`, `[-1, false]`, `5`} {
 		assert.Error(t, json.Unmarshal([]byte(`{"data": `+bad+`}`), new(cudaarray.Interface)), bad)
 	}
-}
-
-// pairType is an extension type over any storage.
-type pairType struct{ arrow.ExtensionBase }
-
-func (*pairType) ArrayType() reflect.Type                    { return nil }
-func (*pairType) ExtensionName() string                      { return "test.pair" }
-func (*pairType) ExtensionEquals(o arrow.ExtensionType) bool { return o.ExtensionName() == "test.pair" }
-func (*pairType) Serialize() string                          { return "" }
-func (p *pairType) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) {
-	return p, nil
 }

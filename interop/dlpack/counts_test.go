@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 // The cost of an export: two blocks of C memory, that of the array and that of the tensor. Its
@@ -55,16 +55,15 @@ func TestExportAllocations(t *testing.T) {
 func TestImportAllocations(t *testing.T) {
 	data := numbers(t)
 	eachForm(t, func(t *testing.T, f form) {
-		peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{4}})
-		defer peer.Free()
+		peer := peerOf(t, device.CPU, data, 4)
 		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
-		a, err := f.take(addressOf(peer, f))
+		a, err := f.take(f.of(peer))
 		require.NoError(t, err)
 		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks)
 		a.Release()
 		assert.Equal(t, callbacks, bridge.Callbacks())
 		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-			a, err := f.take(addressOf(peer, f))
+			a, err := f.take(f.of(peer))
 			if err != nil {
 				t.Error(err)
 				return

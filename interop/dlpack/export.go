@@ -114,8 +114,8 @@ func export(a *cdevice.Array, o *exportOptions, opts []ExportOption, size uintpt
 	}
 	done = true
 	block.Array = *abi.As[abi.ArrowArray](&arr.Array)
-	tensor.Shape = address(block) + unsafe.Sizeof(*block) + size
-	tensor.Strides = tensor.Shape + uintptr(tensor.NDim)*sizeofInt64
+	tensor.ShapePtr = address(block) + unsafe.Sizeof(*block) + size
+	tensor.StridesPtr = tensor.ShapePtr + uintptr(tensor.NDim)*sizeofInt64
 	fillShape(&tensor, a.Len(), inner)
 	return exported{block, tensor}, nil
 }
@@ -127,8 +127,7 @@ var errNoMemory = fmt.Errorf("dlpack: no memory for the C structs: %w", syscall.
 // fillShape writes the shape and the strides, those of C order, in elements. In a tensor without
 // elements they can be of any size, but those that are more than the address space would overflow.
 func fillShape(t *Tensor, length int64, inner []int64) {
-	shape := abi.Slice[int64](t.Shape, int(t.NDim))
-	strides := abi.Slice[int64](t.Strides, int(t.NDim))
+	shape, strides := t.Shape(), t.Strides()
 	shape[0] = length
 	copy(shape[1:], inner)
 	stride, limit := int64(1), math.MaxInt64/max(int64(t.DType.Bits/8), 1)

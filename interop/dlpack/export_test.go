@@ -170,8 +170,8 @@ func TestStridesAreBounded(t *testing.T) {
 		out, err := f.export(a)
 		require.NoError(t, err)
 		defer out.deleted()
-		assert.Equal(t, []int64{0, most, most, most, 1}, shapeOf(out))
-		assert.Equal(t, []int64{math.MaxInt64 / 8, math.MaxInt64 / 8, most, 1, 1}, stridesOf(out))
+		assert.Equal(t, []int64{0, most, most, most, 1}, out.Shape())
+		assert.Equal(t, []int64{math.MaxInt64 / 8, math.MaxInt64 / 8, most, 1, 1}, out.Strides())
 	})
 }
 
@@ -312,8 +312,7 @@ func TestDeleterThatPanics(t *testing.T) {
 	defer func() { bridge.OnPanic = before }()
 	var panicked any
 	bridge.OnPanic = func(v any, _ []byte) { panicked = v }
-	peer := cpeer.NewTensor(cpeer.TensorFields{Data: numbers(t), DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{1}})
-	defer peer.Free()
+	peer := peerOf(t, device.CPU, numbers(t), 1)
 	a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithImportOptions(cdevice.WithReleaser(func(release func()) {
 		release()
 		panic("of the releaser")

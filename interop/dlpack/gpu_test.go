@@ -1,7 +1,6 @@
 package dlpack_test
 
 import (
-	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -134,42 +133,48 @@ func TestGPURoundTrip(t *testing.T) {
 	})
 }
 
+// imported imports a tensor of memory of a GPU. done is closed once its deleter was called.
+func imported(t *testing.T, gpu *cudaalloc.Device, f form, opts ...dlpack.ImportOption) (a *cdevice.Array, peer cpeer.Tensor, done chan struct{}) {
+	t.Helper()
+	memory, err := gpu.Allocate(background, 64, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, memory.Free(nil)) })
+	peer, done = peerOf(t, device.CUDA, uintptr(memory.Ptr()), 4), make(chan struct{})
+	releaser := cdevice.WithReleaser(func(release func()) { release(); close(done) })
+	a, err = f.take(f.of(peer), append(opts, dlpack.WithImportOptions(cdevice.WithDevice(gpu), releaser))...)
+	require.NoError(t, err)
+	return a, peer, done
+}
+
+// requireDeletedAfter fails unless the deleter is called once work that is held back is done, and not before.
+func requireDeletedAfter(t *testing.T, open func(), peer cpeer.Tensor, done chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+		assert.Fail(t, "deleted while work is pending")
+	default:
+	}
+	open()
+	<-done
+	assert.Equal(t, 1, peer.Deleted())
+}
+
 // The deleter of an import with a stream is called after the work of that stream, and not before.
 func TestGPUDeleterComesAfterWork(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["delayed"])
-	gpu := m.GPUs[0]
-	memory, err := gpu.Allocate(background, 64, nil)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, memory.Free(nil)) }()
 	eachForm(t, func(t *testing.T, f form) {
-		peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
-		defer peer.Free()
-		stream := cudatest.NewStream(t, gpu)
+		stream := cudatest.NewStream(t, m.GPUs[0])
 		open := m.Hold(t, stream)
-		var deleted atomic.Bool
-		done := make(chan struct{})
-		a, err := f.take(addressOf(peer, f), dlpack.WithStream(stream), dlpack.WithImportOptions(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
-			release()
-			deleted.Store(true)
-			close(done)
-		})))
-		require.NoError(t, err)
+		a, peer, done := imported(t, m.GPUs[0], f, dlpack.WithStream(stream))
 		a.Release()
-		assert.False(t, deleted.Load())
-		open()
-		<-done
-		assert.Equal(t, 1, peer.Deleted())
+		requireDeletedAfter(t, open, peer, done)
 	})
 }
 
 // The memory of a producer is kept for the consumer's work, on whichever stream that is.
 func TestGPUExportKeepsTheMemory(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["delayed"])
-	gpu := m.GPUs[0]
-	memory, err := gpu.Allocate(background, 64, nil)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, memory.Free(nil)) }()
-	consumer := cudatest.NewStream(t, gpu)
+	consumer := cudatest.NewStream(t, m.GPUs[0])
 	for name, opts := range map[string][]dlpack.ExportOption{
 		"WithStream":                {dlpack.WithStream(consumer)},
 		"WithStream of the CPU":     {dlpack.WithStream(hostStream(t))},
@@ -182,71 +187,53 @@ func TestGPUExportKeepsTheMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachForm(t, func(t *testing.T, f form) {
-				peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
-				defer peer.Free()
-				var deleted atomic.Bool
-				done := make(chan struct{})
-				a, err := f.take(addressOf(peer, f), dlpack.WithImportOptions(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
-					release()
-					deleted.Store(true)
-					close(done)
-				})))
-				require.NoError(t, err)
+				a, peer, done := imported(t, m.GPUs[0], f)
 				out, err := f.export(a, opts...)
 				require.NoError(t, err)
 				open := m.Hold(t, consumer)
 				a.Release()
 				out.deleted()
-				assert.False(t, deleted.Load(), "the consumer's work is pending")
-				open()
-				<-done
-				assert.Equal(t, 1, peer.Deleted())
+				requireDeletedAfter(t, open, peer, done)
 			})
 		})
 	}
 }
 
-// Pinned and managed memory keep their types. Their number is 0 in a tensor of any GPU; with a stream,
-// the import is of the stream's GPU.
+// Pinned and managed memory keep their types. Their number is 0 in a tensor of any GPU; the import is of the stream's GPU,
+// and without a stream of the tensor's.
 func TestGPUPinnedAndManaged(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["random"])
-	for _, gpu := range m.GPUs {
-		for _, dev := range []device.Device{gpu.Pinned(), gpu.Managed()} {
-			t.Run(dev.ID().String(), func(t *testing.T) {
-				eachForm(t, func(t *testing.T, f form) {
-					a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
-					require.NoError(t, err)
-					stream := cudatest.NewStream(t, gpu)
-					out, err := f.export(a, dlpack.WithStream(stream))
-					require.NoError(t, err)
-					assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type)}, out.Device)
-					a.Release()
-					back, err := f.take(out.address, dlpack.WithStream(stream), dlpack.WithImportOptions(cdevice.WithDevice(dev)))
-					require.NoError(t, err)
-					assert.Equal(t, dev.ID(), back.DeviceID())
-					assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
-					back.Release()
-				})
-			})
+	for i, gpu := range m.GPUs {
+		streams := map[string][]dlpack.Option{"a stream": {dlpack.WithStream(cudatest.NewStream(t, gpu))}}
+		if i == 0 {
+			streams["no stream"] = nil
 		}
-	}
-}
-
-// Without a stream, the number of the tensor is that of the array.
-func TestGPUPinnedWithoutStream(t *testing.T) {
-	m := cudatest.One(t, cudatest.Schedules()["random"])
-	for _, dev := range []device.Device{m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
-		a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
-		require.NoError(t, err)
-		require.NoError(t, a.Synchronize(background))
-		out, err := dlpack.Export(a)
-		require.NoError(t, err)
-		a.Release()
-		back, err := dlpack.Import(out, dlpack.WithImportOptions(cdevice.WithDevice(dev)))
-		require.NoError(t, err)
-		assert.Equal(t, dev.ID(), back.DeviceID())
-		assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
-		back.Release()
+		for _, dev := range []device.Device{gpu.Pinned(), gpu.Managed()} {
+			for name, stream := range streams {
+				t.Run(dev.ID().String()+" "+name, func(t *testing.T) {
+					eachForm(t, func(t *testing.T, f form) {
+						a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
+						require.NoError(t, err)
+						var exportOpts []dlpack.ExportOption
+						importOpts := []dlpack.ImportOption{dlpack.WithImportOptions(cdevice.WithDevice(dev))}
+						if stream == nil {
+							require.NoError(t, a.Synchronize(background))
+						} else {
+							exportOpts, importOpts = append(exportOpts, stream[0]), append(importOpts, stream[0])
+						}
+						out, err := f.export(a, exportOpts...)
+						require.NoError(t, err)
+						assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type)}, out.Device)
+						a.Release()
+						back, err := f.take(out.address, importOpts...)
+						require.NoError(t, err)
+						assert.Equal(t, dev.ID(), back.DeviceID())
+						assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
+						back.Release()
+					})
+				})
+			}
+		}
 	}
 }
 

@@ -230,10 +230,10 @@ func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
 	if t.NDim < 0 || t.NDim > maxDims {
 		return 0, fielderr.Invalid(opImport, "ndim", t.NDim, fmt.Sprintf("0 to %d", maxDims))
 	}
-	if t.NDim > 0 && t.Shape == 0 {
+	if t.NDim > 0 && t.ShapePtr == 0 {
 		return 0, fielderr.Invalid(opImport, "shape", fielderr.NULL, "the sizes of the dimensions")
 	}
-	v.shape = append(v.shape, abi.Slice[int64](t.Shape, int(t.NDim))...)
+	v.shape = append(v.shape, t.Shape()...)
 	if t.NDim == 0 {
 		v.shape = []int64{1}
 	}
@@ -267,10 +267,10 @@ func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
 // checkStrides returns an error unless the elements are in C order. The stride of a dimension that
 // has one element, and those of a tensor without elements, have no meaning.
 func checkStrides(t *Tensor, shape []int64, count int64) error {
-	if t.Strides == 0 || t.NDim == 0 || count == 0 {
+	strides := t.Strides()
+	if strides == nil || count == 0 {
 		return nil
 	}
-	strides := abi.Slice[int64](t.Strides, len(shape))
 	compact := int64(1)
 	for i := len(shape) - 1; i >= 0; i-- {
 		if shape[i] != 1 && strides[i] != compact {

@@ -32,13 +32,6 @@ func numbers(t *testing.T) uintptr {
 	return uintptr(unsafe.Pointer(&values[0]))
 }
 
-func addressOf(c cpeer.Tensor, f form) uintptr {
-	if f.name == "versioned" {
-		return c.Versioned()
-	}
-	return c.Legacy()
-}
-
 func TestImportFromC(t *testing.T) {
 	data := numbers(t)
 	int32s := arrow.PrimitiveTypes.Int32
@@ -69,9 +62,10 @@ func TestImportFromC(t *testing.T) {
 				if c.want == "[]" {
 					c.fields.Data = 0
 				}
-				peer := cpeer.NewTensor(c.fields)
-				defer peer.Free()
-				a, err := f.take(addressOf(peer, f))
+				peer := newPeer(t, c.fields)
+				tensor := dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()).Tensor
+				assert.Equal(t, [][]int64{c.fields.Shape, c.fields.Strides}, [][]int64{tensor.Shape(), tensor.Strides()})
+				a, err := f.take(f.of(peer))
 				require.NoError(t, err)
 				assert.True(t, arrow.TypeEqual(c.dt, a.DataType()), a.DataType())
 				assert.Equal(t, c.want, text(t, a))
@@ -153,9 +147,8 @@ func TestRefusedImports(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachForm(t, func(t *testing.T, f form) {
-				peer := cpeer.NewTensor(c.fields)
-				defer peer.Free()
-				_, err := f.take(addressOf(peer, f))
+				peer := newPeer(t, c.fields)
+				_, err := f.take(f.of(peer))
 				assert.ErrorIs(t, err, c.is)
 				assert.ErrorContains(t, err, c.want)
 				var field *cdevice.FieldError
@@ -185,10 +178,9 @@ func TestDeleterThroughReleaser(t *testing.T) {
 	for name, lanes := range map[string]uint16{"imported": 1, "refused": 2} {
 		t.Run(name, func(t *testing.T) {
 			eachForm(t, func(t *testing.T, f form) {
-				peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: lanes, Shape: []int64{1}})
-				defer peer.Free()
+				peer := newPeer(t, cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: lanes, Shape: []int64{1}})
 				var later func()
-				a, err := f.take(addressOf(peer, f), dlpack.WithImportOptions(cdevice.WithReleaser(func(release func()) { later = release })), nil)
+				a, err := f.take(f.of(peer), dlpack.WithImportOptions(cdevice.WithReleaser(func(release func()) { later = release })), nil)
 				if err == nil {
 					assert.Nil(t, later)
 					a.Release()
@@ -217,9 +209,8 @@ func TestFailingOptionsDelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachForm(t, func(t *testing.T, f form) {
-				peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{1}})
-				defer peer.Free()
-				_, err := f.take(addressOf(peer, f), c.opt)
+				peer := peerOf(t, device.CPU, data, 1)
+				_, err := f.take(f.of(peer), c.opt)
 				assert.ErrorIs(t, err, arrow.ErrInvalid)
 				assert.ErrorContains(t, err, c.want)
 				assert.Equal(t, 1, peer.Deleted())
@@ -239,7 +230,7 @@ func TestImportWithoutMemory(t *testing.T) {
 		for _, lanes := range []uint16{1, 2} {
 			peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: lanes, Shape: []int64{1, 2, 3}})
 			restore := bridge.LimitBlocks(0)
-			_, err := f.take(addressOf(peer, f))
+			_, err := f.take(f.of(peer))
 			restore()
 			if lanes == 1 {
 				assert.ErrorIs(t, err, syscall.ENOMEM)
@@ -262,9 +253,8 @@ func TestAllDeviceTypes(t *testing.T) {
 				const data = 0x7000
 				handle := typ == device.OpenCL || typ == device.Vulkan || typ == device.Metal || typ == device.VPI ||
 					typ == device.ExtDev || typ >= device.WebGPU
-				peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: int32(typ), ID: 3, Bits: 32, Lanes: 1, Shape: []int64{4, 2}, ByteOffset: 12})
-				defer peer.Free()
-				a, err := f.take(addressOf(peer, f))
+				peer := newPeer(t, cpeer.TensorFields{Data: data, DeviceType: int32(typ), ID: 3, Bits: 32, Lanes: 1, Shape: []int64{4, 2}, ByteOffset: 12})
+				a, err := f.take(f.of(peer))
 				require.NoError(t, err)
 				assert.Equal(t, device.ID{Type: typ, Ordinal: 3}, a.DeviceID())
 				slice, err := a.Slice(1, 3)
@@ -278,7 +268,7 @@ func TestAllDeviceTypes(t *testing.T) {
 					out, err := g.export(slice)
 					require.NoError(t, err)
 					assert.Equal(t, dlpack.Device{Type: int32(typ), ID: number}, out.Device)
-					assert.Equal(t, []int64{2, 2}, shapeOf(out))
+					assert.Equal(t, []int64{2, 2}, out.Shape())
 					if handle {
 						assert.EqualValues(t, data, out.Data, "it is not an address")
 						assert.EqualValues(t, 12+8, out.ByteOffset)
@@ -305,7 +295,7 @@ func TestConcurrentOwnership(t *testing.T) {
 			for range 200 {
 				for _, f := range forms {
 					peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{4, 2}})
-					a, err := f.take(addressOf(peer, f))
+					a, err := f.take(f.of(peer))
 					if !assert.NoError(t, err) {
 						return
 					}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/interop/dlpack"
 )
 
@@ -83,16 +83,33 @@ var forms = []form{
 	}},
 }
 
+// peerOf is a tensor of int32 of a C producer.
+func peerOf(t *testing.T, typ device.Type, data uintptr, shape ...int64) cpeer.Tensor {
+	t.Helper()
+	return newPeer(t, cpeer.TensorFields{Data: data, DeviceType: int32(typ), Bits: 32, Lanes: 1, Shape: shape})
+}
+
+func newPeer(t *testing.T, fields cpeer.TensorFields) cpeer.Tensor {
+	t.Helper()
+	peer := cpeer.NewTensor(fields)
+	t.Cleanup(peer.Free)
+	return peer
+}
+
+// of returns the address of the tensor in this form.
+func (f form) of(peer cpeer.Tensor) uintptr {
+	if f.name == "versioned" {
+		return peer.Versioned()
+	}
+	return peer.Legacy()
+}
+
 // eachForm runs a test for both forms.
 func eachForm(t *testing.T, test func(*testing.T, form)) {
 	for _, f := range forms {
 		t.Run(f.name, func(t *testing.T) { test(t, f) })
 	}
 }
-
-func shapeOf(t tensor) []int64 { return abi.Slice[int64](t.Shape, int(t.NDim)) }
-
-func stridesOf(t tensor) []int64 { return abi.Slice[int64](t.Strides, int(t.NDim)) }
 
 func listOf(dt arrow.DataType, sizes ...int32) arrow.DataType {
 	for i := len(sizes) - 1; i >= 0; i-- {
@@ -149,8 +166,8 @@ func TestRoundTrip(t *testing.T) {
 					require.NoError(t, err)
 					assert.Equal(t, dtype, out.DType)
 					assert.Equal(t, dlpack.Device{Type: 1}, out.Device)
-					assert.Equal(t, c.shape, shapeOf(out))
-					assert.Equal(t, c.strides, stridesOf(out))
+					assert.Equal(t, c.shape, out.Shape())
+					assert.Equal(t, c.strides, out.Strides())
 					assert.Zero(t, out.ByteOffset)
 					data := uintptr(0)
 					if c.skip >= 0 {

@@ -44,16 +44,30 @@ type DataType struct {
 	Lanes uint16 // numbers in an element: 1, except of vector types
 }
 
-// Tensor is struct DLTensor. It holds C addresses as integers.
+// Tensor is struct DLTensor. It holds C addresses as integers; [Tensor.Shape] and [Tensor.Strides] read what they point to.
 type Tensor struct {
 	_          clayout.HostLayout
 	Data       uintptr // void*: an address on the device; of some devices, a handle
 	Device     Device
 	NDim       int32 // dimensions
 	DType      DataType
-	Shape      uintptr // int64_t[NDim]: elements in each dimension
-	Strides    uintptr // int64_t[NDim]: elements from one index to the next; NULL is C order
+	ShapePtr   uintptr // int64_t[NDim]: elements in each dimension
+	StridesPtr uintptr // int64_t[NDim]: elements from one index to the next; NULL is C order
 	ByteOffset uint64  // bytes from Data to the first element
+}
+
+// Shape returns the number of elements in each dimension, in the memory of the tensor. It is nil for a tensor without dimensions.
+func (t *Tensor) Shape() []int64 { return t.sizes(t.ShapePtr) }
+
+// Strides returns the number of elements from one index to the next in each dimension, in the memory of the tensor. It is nil
+// for a tensor in C order that has none.
+func (t *Tensor) Strides() []int64 { return t.sizes(t.StridesPtr) }
+
+func (t *Tensor) sizes(at uintptr) []int64 {
+	if t.NDim <= 0 || at == 0 {
+		return nil
+	}
+	return abi.Slice[int64](at, int(t.NDim))
 }
 
 // ManagedTensor is struct DLManagedTensor, the legacy form: that of Python capsules with the name

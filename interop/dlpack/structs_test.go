@@ -27,8 +27,8 @@ func TestGoldenLayout(t *testing.T) {
 		{"DLTensor.dtype", unsafe.Offsetof(plain.DType), 20},
 		{"DLTensor.dtype.bits", unsafe.Offsetof(plain.DType.Bits), 1},
 		{"DLTensor.dtype.lanes", unsafe.Offsetof(plain.DType.Lanes), 2},
-		{"DLTensor.shape", unsafe.Offsetof(plain.Shape), 24},
-		{"DLTensor.strides", unsafe.Offsetof(plain.Strides), 32},
+		{"DLTensor.shape", unsafe.Offsetof(plain.ShapePtr), 24},
+		{"DLTensor.strides", unsafe.Offsetof(plain.StridesPtr), 32},
 		{"DLTensor.byte_offset", unsafe.Offsetof(plain.ByteOffset), 40},
 
 		{"sizeof DLManagedTensor", unsafe.Sizeof(legacy), 64},
