@@ -137,13 +137,13 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	if err := r.validate(ctx, host); err != nil {
 		return nil, err
 	}
-	there := host
+	b := host
 	if r.o.target == nil {
-		host.Retain()
-	} else if there, err = host.CopyTo(ctx, r.o.target); err != nil {
+		b.Retain()
+	} else if b, err = host.CopyTo(ctx, r.o.target); err != nil {
 		return nil, err
 	}
-	return withMetadata(there, metadataOf(rec), r.messages.appMetadata), nil
+	return withMetadata(b, metadataOf(rec), r.messages.appMetadata), nil
 }
 
 // open returns the batch of a ticket.

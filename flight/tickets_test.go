@@ -93,7 +93,7 @@ func TestTicketsThatCannotBeOpened(t *testing.T) {
 	isFree(t, peer)
 }
 
-// The server gives back the memory of a ticket whose opener, who lives on, had no descriptor for it.
+// The server releases the batch of a ticket that its opener, which goes on, had no descriptor for.
 func TestSharingOpeningFails(t *testing.T) {
 	mem := shareAllocator(t)
 	p := sharingClient(t, "", &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
@@ -107,7 +107,7 @@ func TestSharingOpeningFails(t *testing.T) {
 	p.End(0)
 }
 
-// A ticket of another schema than the stream's is refused, and given back.
+// A ticket of another schema than the stream's is refused, and released.
 func TestTicketOfAnotherSchema(t *testing.T) {
 	mem := shareAllocator(t)
 	p := sharingClient(t, "", &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {

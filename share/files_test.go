@@ -82,7 +82,7 @@ func devNull(t *testing.T) int {
 	return file
 }
 
-// What a program receives that opens a ticket by itself cannot be written, nor made shorter.
+// A program that opens a ticket by itself can neither write the file that it receives, nor make it shorter.
 func TestFilesAreReadOnly(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	s := one(t)
@@ -179,7 +179,7 @@ func TestOpeningOfAnEventIsGivenUp(t *testing.T) {
 	s := shareAndRelease(t, numbersOnGPU(t, gpu, cdevice.WithStream(stream)))
 	p := opener(t, m.Path())
 	assert.Equal(t, "given up, 0 events", told(p, "give up", hex.EncodeToString(s.Ticket())))
-	within.Eventually(t, "the opening is given back", func() bool { return s.Openers() == 0 })
+	within.Eventually(t, "the opening does not count", func() bool { return s.Openers() == 0 })
 	require.Equal(t, "opened", opens(p, s.Ticket()))
 	let()
 	requireEnd(t, p, s)

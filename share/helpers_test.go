@@ -309,14 +309,6 @@ func TestOpener(t *testing.T) {
 			}
 			open = nil
 			owner.Write("released")
-		case "gone":
-			<-gone
-			rec, err := open[0].CopyToHost(background, nil)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(owner.Read(), []byte(text(t, rec)), 0o600))
-			rec.Release()
-			open[0].Release()
-			return
 		case "device":
 			owner.Write(open[len(open)-1].DeviceID().String())
 		case "through gpu":

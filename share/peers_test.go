@@ -160,7 +160,7 @@ func asAnotherUser(t *testing.T) func(*exec.Cmd) {
 	}
 }
 
-// TestOpenAsAnotherUser is the process of the other user: the opener refuses, and so does the owner, before it is said hello.
+// TestOpenAsAnotherUser is the process of the other user: the opener refuses, and so does the owner, before it reads anything.
 func TestOpenAsAnotherUser(t *testing.T) {
 	caller := otherprocess.Caller(t)
 	ticket, err := hex.DecodeString(caller.Read())
@@ -206,7 +206,7 @@ func TestForeignSocket(t *testing.T) {
 	}
 }
 
-// TestListenAsAnotherUser is the process of the other user: it says what openers say.
+// TestListenAsAnotherUser is the process of the other user: it repeats what openers send.
 func TestListenAsAnotherUser(t *testing.T) {
 	caller := otherprocess.Caller(t)
 	name := anySocketName()

@@ -90,7 +90,7 @@ func TestPinnedMappingIsNotSupported(t *testing.T) {
 	requireReleased(t, s)
 }
 
-// What was page-locked is unlocked and unmapped after the work that reads it, of the owner and of the opener.
+// Page-locked memory is unlocked and unmapped after the work that reads it, in the owner and in the opener.
 func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{PageableAsync: true})
@@ -312,7 +312,7 @@ func TestOwnerIsNotifiedAfterTheMemory(t *testing.T) {
 	}
 }
 
-// The end of a context ends an Open that is in the driver; what that opens then is closed.
+// The end of a context ends an Open that is in the driver; memory that is opened later is closed.
 func TestOpenIsGivenUpInTheDriver(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
@@ -329,7 +329,7 @@ func TestOpenIsGivenUpInTheDriver(t *testing.T) {
 		assert.Equal(t, 1, s.Openers(), "it is still in the driver")
 	})
 	close(let)
-	within.Eventually(t, "the opening is given back", func() bool { return s.Openers() == 0 })
+	within.Eventually(t, "the opening does not count", func() bool { return s.Openers() == 0 })
 	require.NoError(t, m.GPUs[0].Flush(background))
 	again, err := openHere(background, s.Ticket())
 	require.NoError(t, err)

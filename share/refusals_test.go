@@ -116,7 +116,7 @@ func TestTicketsOfManyColumns(t *testing.T) {
 	}
 }
 
-// A schema of which a byte was changed, by an owner that forges tickets, is read or refused, and takes no memory for what is not there.
+// A schema of which a byte was changed, by an owner that forges tickets, is read or refused, and takes little memory.
 func TestChangedSchemas(t *testing.T) {
 	rec := everyType(t, cases.Nulls)
 	defer rec.Release()
@@ -240,7 +240,7 @@ type early struct{ context.Context }
 
 func (early) Deadline() (time.Time, bool) { return time.Now(), true }
 
-// An owner that answers what it should not is an error.
+// An unexpected reply of the owner is an error.
 func TestOwnersThatReplyWrongly(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	for name, c := range map[string]struct{ answer, want string }{

@@ -74,7 +74,7 @@ func requestFor(t Ticket, c *content) []byte {
 	return slices.Concat([]byte(requestText), c.token[:], digest[:])
 }
 
-// What an opener sends before it closes the connection.
+// The byte that an opener sends before it closes the connection.
 const (
 	released = 'r'
 	failed   = 'f' // the memory could not be opened

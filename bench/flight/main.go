@@ -72,7 +72,7 @@ type bench struct {
 	load        load
 }
 
-// load is what a measurement gets: of each stream a number of batches.
+// load is the streams of a measurement, and the batches of each.
 type load struct{ rows, batches, streams int }
 
 // server sends a batch many times: as arrow-go does, or as this module does.
@@ -187,35 +187,36 @@ func (b *bench) getOurs(ctx context.Context) error {
 	return nil
 }
 
-// run measures the wall and CPU time of a load.
-func (b *bench) run(get func(context.Context) error) (wall, cpu time.Duration) {
+// run gets all streams of a load.
+func (b *bench) run(get func(context.Context) error) {
 	runtime.GC()
-	start, before := time.Now(), used()
 	var wg sync.WaitGroup
 	for range b.load.streams {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			check(get(context.Background()))
-		}()
+		wg.Go(func() { check(get(context.Background())) })
 	}
 	wg.Wait()
-	return time.Since(start), used() - before
 }
 
 func (b *bench) compare(name string, l load) {
 	b.load = l
+	compare(name, used, func() { b.run(b.getPlain) }, func() { b.run(b.getOurs) })
+}
+
+// compare measures two functions in turns, and prints the ratios of their medians. The first turn, which fills the caches
+// of memory, does not count. used returns CPU time.
+func compare(name string, used func() time.Duration, plain, ours func()) {
 	var walls, cpus [2][]time.Duration
 	for i := range *rounds + 1 {
-		for which, get := range []func(context.Context) error{b.getPlain, b.getOurs} {
-			wall, cpu := b.run(get)
-			if i > 0 { // the first turn fills the caches of memory
-				walls[which], cpus[which] = append(walls[which], wall), append(cpus[which], cpu)
+		for which, run := range []func(){plain, ours} {
+			start, before := time.Now(), used()
+			run()
+			if i > 0 {
+				walls[which], cpus[which] = append(walls[which], time.Since(start)), append(cpus[which], used()-before)
 			}
 		}
 	}
 	fmt.Printf("| %s | %.2f | %.2f |\n", name, ratio(walls[0], walls[1]), ratio(cpus[1], cpus[0]))
-	log.Printf("%s: plain %v, ours %v; cpu %v, %v", name, median(walls[0]), median(walls[1]), median(cpus[0]), median(cpus[1]))
+	log.Printf("%s: %v, %v; cpu %v, %v", name, median(walls[0]), median(walls[1]), median(cpus[0]), median(cpus[1]))
 }
 
 // million receives very many small batches, and prints how much memory that takes.
@@ -225,8 +226,9 @@ func (b *bench) million() {
 	check(err)
 	b.mem = mem
 	heap := heapInUse()
-	wall, _ := b.run(b.getOurs)
-	log.Printf("%d small batches: %v; page-locked at most %d KiB; heap grew by %d KiB", *small, wall, b.mem.ReadStats().Pinned.Peak>>10, (heapInUse()-heap)>>10)
+	start := time.Now()
+	b.run(b.getOurs)
+	log.Printf("%d small batches: %v; page-locked at most %d KiB; heap grew by %d KiB", *small, time.Since(start), b.mem.ReadStats().Pinned.Peak>>10, (heapInUse()-heap)>>10)
 }
 
 func heapInUse() int64 {

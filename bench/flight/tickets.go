@@ -17,7 +17,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -29,7 +28,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// request is what the client asks the server's process for.
+// request describes the batches that the client wants.
 type request struct {
 	Rows, Batches int
 	GPU           bool // in memory of the GPU, else of the host
@@ -42,7 +41,7 @@ type sharer struct {
 	gpu  *cudaalloc.Device
 	mem  *share.Allocator
 	last request
-	kept *cdevice.RecordBatch // what the last request asked for
+	kept *cdevice.RecordBatch // of the last request
 }
 
 // serveTickets is the other process.
@@ -167,28 +166,17 @@ func (b *bench) compareTickets() {
 		{"GPU, batches of 64 MiB", request{Rows: 8 << 20, Batches: 8, GPU: true}},
 		{"GPU, batches of 8 MiB copied to shareable memory", request{Rows: 1 << 20, Batches: 64, GPU: true, Copied: true}},
 	} {
-		var walls, cpus [2][]time.Duration
-		for i := range *rounds + 1 {
-			for which, opts := range [][]flight.GetOption{nil, {flight.WithSharing(nil, nil)}} {
-				opts = append(opts, flight.WithMaxMessageSize(128<<20), flight.WithAllocator(mem))
-				if row.q.GPU {
-					opts = append(opts, flight.WithTarget(b.gpu))
-				} else {
-					opts = append(opts, flight.WithAllocator(memory.DefaultAllocator))
-				}
-				start, before := time.Now(), n.used()
-				check(n.get(context.Background(), row.q, opts))
-				if i > 0 {
-					walls[which], cpus[which] = append(walls[which], time.Since(start)), append(cpus[which], n.used()-before)
-				}
-			}
+		opts := []flight.GetOption{flight.WithMaxMessageSize(128 << 20), flight.WithAllocator(mem), flight.WithTarget(b.gpu)}
+		if !row.q.GPU {
+			opts = []flight.GetOption{flight.WithMaxMessageSize(128 << 20)}
 		}
-		fmt.Printf("| %s | %.1f | %.2f |\n", row.name, ratio(walls[0], walls[1]), ratio(cpus[1], cpus[0]))
-		log.Printf("%s: bodies %v, tickets %v; cpu %v, %v", row.name, median(walls[0]), median(walls[1]), median(cpus[0]), median(cpus[1]))
+		compare(row.name, n.used, func() { check(n.get(context.Background(), row.q, opts)) }, func() {
+			check(n.get(context.Background(), row.q, append(opts, flight.WithSharing(nil, nil))))
+		})
 	}
 }
 
-// get reads the batches; of host memory each value once, as a program would that got them for that.
+// get reads the batches; of host memory each value once.
 func (n *peer) get(ctx context.Context, q request, opts []flight.GetOption) error {
 	ticket, err := json.Marshal(q)
 	if err != nil {

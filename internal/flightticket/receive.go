@@ -58,11 +58,11 @@ func (r *Receiver) Open(ctx context.Context, t share.Ticket, check func(*cdevice
 		b.Retain()
 		return b, nil
 	case r.Target == nil:
-		there, err := copyToHost(ctx, b, r.Host)
-		return keepMetadata(there, b), err
+		copied, err := copyToHost(ctx, b, r.Host)
+		return keepMetadata(copied, b), err
 	}
-	there, err := b.CopyTo(ctx, r.Target)
-	return keepMetadata(there, b), err
+	copied, err := b.CopyTo(ctx, r.Target)
+	return keepMetadata(copied, b), err
 }
 
 // isShareable reports whether other processes can open the memory of a device.
@@ -88,10 +88,10 @@ func copyToHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocato
 }
 
 // keepMetadata takes a reference to a copy of b, which may be nil, and returns one that has the metadata of b.
-func keepMetadata(there, b *cdevice.RecordBatch) *cdevice.RecordBatch {
-	if there == nil || b.Metadata().Len() == 0 {
-		return there
+func keepMetadata(copied, b *cdevice.RecordBatch) *cdevice.RecordBatch {
+	if copied == nil || b.Metadata().Len() == 0 {
+		return copied
 	}
-	defer there.Release()
-	return there.WithMetadata(b.Metadata())
+	defer copied.Release()
+	return copied.WithMetadata(b.Metadata())
 }

@@ -121,17 +121,17 @@ func (s *Sender) share(ctx context.Context, b *cdevice.RecordBatch) *share.Share
 	if shared, err := share.Share(ctx, b); err == nil {
 		return shared
 	}
-	there, err := s.copy(ctx, b)
-	if there == nil || err != nil {
+	copied, err := s.copy(ctx, b)
+	if copied == nil || err != nil {
 		return nil
 	}
-	defer there.Release()
-	shared, err := share.Share(ctx, there)
+	defer copied.Release()
+	shared, err := share.Share(ctx, copied)
 	switch { // where a copy cannot be opened either, further ones would be in vain
 	case err == nil:
 		return shared
 	case !errors.Is(err, device.ErrNotSupported):
-	case ReadInPlace(there):
+	case ReadInPlace(copied):
 		s.copies.Host = nil
 	default:
 		s.copies.GPU = nil
@@ -140,14 +140,14 @@ func (s *Sender) share(ctx context.Context, b *cdevice.RecordBatch) *share.Share
 }
 
 // copy copies a batch to memory that can be shared, or returns nil if there is none.
-func (s *Sender) copy(ctx context.Context, b *cdevice.RecordBatch) (there *cdevice.RecordBatch, err error) {
+func (s *Sender) copy(ctx context.Context, b *cdevice.RecordBatch) (copied *cdevice.RecordBatch, err error) {
 	switch {
 	case ReadInPlace(b) && s.copies.Host != nil:
-		there, err = copyToHost(ctx, b, s.copies.Host)
+		copied, err = copyToHost(ctx, b, s.copies.Host)
 	case !ReadInPlace(b) && s.copies.GPU != nil && s.copies.GPU.ID() == b.DeviceID():
-		there, err = b.CopyTo(ctx, s.copies.GPU)
+		copied, err = b.CopyTo(ctx, s.copies.GPU)
 	}
-	return keepMetadata(there, b), err
+	return keepMetadata(copied, b), err
 }
 
 // Sent records that the ticket is about to be sent, and waits until at most maxUnopened tickets are not opened.

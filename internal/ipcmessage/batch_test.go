@@ -102,6 +102,9 @@ func TestHostileBatches(t *testing.T) {
 		"good":                {false, func(changes) {}, ""},
 		"good and compressed": {true, func(changes) {}, ""},
 		"another size":        {false, func(c changes) { c.batch.vtable[2]++ }, ""}, // of the table, which is ignored
+		"a number across the end": {false, func(c changes) {
+			binary.LittleEndian.PutUint16(c.batch.vtable[4:], uint16(len(c.metadata)-c.batch.at-4))
+		}, "metadata: a field that lies outside"},
 		"fewer rows than none": {false, func(c changes) { binary.LittleEndian.PutUint64(c.metadata[c.batch.field(0, 8):], math.MaxUint64) },
 			"RecordBatch.length: -1, want at most 8388608"},
 		"no rows": {false, func(c changes) { binary.LittleEndian.PutUint64(c.metadata[c.batch.field(0, 8):], 0) },

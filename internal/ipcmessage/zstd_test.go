@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The largest window is found wherever it is: behind blocks of all kinds, checksums and frames that are skipped. What
+// The largest window is found behind blocks of all kinds, checksums and frames that are skipped. What
 // ends early has no more frames.
 func TestWindow(t *testing.T) {
 	frame := func(content []byte, opts ...zstd.EOption) []byte {

@@ -2,8 +2,8 @@
 // There is no Python in it: [Interface] has the contents of an object's __cuda_array_interface__, which
 // the program passes to Python, or takes from it.
 //
-// Numba and cuda-core are tested. CuPy, PyTorch and cuDF document that they have the interface;
-// what is said of them here was read in their sources, and they have not run against this package.
+// Numba and cuda-core are tested. CuPy, PyTorch and cuDF document that they have the interface; this comment
+// describes them by their sources, and they have not run against this package.
 //
 // Unlike package dlpack, this one refuses any array with an event if no stream is given, even if the
 // event is complete, and it does not count nulls: it reads nothing.

@@ -181,7 +181,7 @@ func mask(t *testing.T, m *cudatest.Machine) *cdevice.Array {
 	return onGPU(t, m, arrow.PrimitiveTypes.Uint8, `[1,0,1]`)
 }
 
-// A driver that fails while the event is made leaves nothing behind, and the memory is given back.
+// A driver that fails while the event is made leaks nothing, and the memory is released.
 func TestImportWhereTheDriverFails(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

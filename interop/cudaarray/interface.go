@@ -53,7 +53,7 @@ type Data struct {
 // MarshalJSON returns "[address, read-only]".
 func (d Data) MarshalJSON() ([]byte, error) { return json.Marshal([]any{d.Ptr, d.ReadOnly}) }
 
-// UnmarshalJSON reads what MarshalJSON returns.
+// UnmarshalJSON reads "[address, read-only]".
 func (d *Data) UnmarshalJSON(text []byte) error {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(text, &parts); err != nil {

@@ -96,7 +96,7 @@ func text(t *testing.T, a *cdevice.Array) string {
 	return host.String()
 }
 
-// values is what a consumer reads at an interface on the host, after the stream of the interface.
+// values returns the values that a consumer reads on the host, after the stream of the interface.
 func values(t *testing.T, dev device.Device, i cudaarray.Interface, opts ...cudaarray.ImportOption) string {
 	t.Helper()
 	released := 0

@@ -89,7 +89,7 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
-// Interfaces without a form in Arrow, and malformed ones, are refused; the memory is given back once.
+// Interfaces without a form in Arrow, and malformed ones, are refused; the memory is released once.
 func TestImportRefuses(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/interop/cudaarray"
 )
 
-// types are those that have a typestr: what an array of them is, and what an import makes of it.
+// types are those that have a typestr, with that of an array, and the type of an import.
 var types = []struct {
 	dt      arrow.DataType
 	text    string // five elements

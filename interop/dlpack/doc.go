@@ -6,6 +6,7 @@
 //	tensor, err := dlpack.Export(column) // a *dlpack.ManagedTensorVersioned
 //
 //	tensor = dlpack.ManagedTensorVersionedFromPtr(addr)
+//	shape := tensor.Tensor.Shape()
 //	imported, err := dlpack.Import(tensor) // a *cdevice.Array
 //
 // [ExportLegacy] and [ImportLegacy] do the same for the form before DLPack 1, which many libraries

@@ -190,7 +190,7 @@ func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
 // order makes work of the consumer's stream wait for the array's event, and keeps the memory for it.
 func (o *exportOptions) order(a *cdevice.Array) error {
 	if o.stream == nil {
-		return lendToAny(a)
+		return usedOnItsDevice(a)
 	}
 	if err := a.WaitOn(o.stream); err != nil {
 		return aboutStream(opExport, o.streamOption(), o.stream, err)
@@ -199,16 +199,16 @@ func (o *exportOptions) order(a *cdevice.Array) error {
 	case dev == nil:
 		return fielderr.Invalid(opExport, o.streamOption(), "a stream of no device", "a stream")
 	case dev.ID().Type == device.CPU: // its work completes at once
-		return lendToAny(a)
+		return usedOnItsDevice(a)
 	default:
 		return usedOnAny(a, dev)
 	}
 }
 
-// lendToAny keeps the memory for work on any stream of its device: that of a consumer that named no
+// usedOnItsDevice keeps the memory for work on any stream of its device: that of a consumer that named no
 // stream may be pending when it calls the deleter. Work of the CPU is never pending, and that of a
 // device without a backend is not known.
-func lendToAny(a *cdevice.Array) error {
+func usedOnItsDevice(a *cdevice.Array) error {
 	if a.DeviceID().Type == device.CPU {
 		return nil
 	}

@@ -108,8 +108,8 @@ func WithIsCopied() ExportOption {
 }
 
 // WithImportOptions passes options of package cdevice: cdevice.WithGIL for a producer whose deleter needs
-// Python's lock, cdevice.WithReleaser, cdevice.WithDevice, cdevice.WithCPUAccessible. What
-// they do to the release callback, they do to the deleter, even of a tensor that the import refuses.
+// Python's lock, cdevice.WithReleaser, cdevice.WithDevice, cdevice.WithCPUAccessible. They apply to the deleter as they do
+// to a release callback, even of a tensor that the import refuses.
 func WithImportOptions(opts ...cdevice.ImportOption) ImportOption {
 	return importOption(func(o *importOptions) { o.array = append(o.array, opts...) })
 }

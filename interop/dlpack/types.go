@@ -72,7 +72,7 @@ func dimensions(dt arrow.DataType) (inner []int64, element DataType, err error) 
 
 const wantNumbers = "integers or floats, or fixed_size_list of them"
 
-// instead returns what can be exported in place of elements of a type, and why they cannot.
+// instead returns the types that can be exported, and why this one cannot.
 func instead(element arrow.DataType) string {
 	switch element.ID() {
 	case arrow.BOOL:
