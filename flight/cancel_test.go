@@ -29,21 +29,27 @@ import (
 // server's source is released although it is waiting.
 func TestGPUContextEndsNext(t *testing.T) {
 	gpu := machine(t)
-	for want, code := range map[error]codes.Code{context.Canceled: codes.Canceled, context.DeadlineExceeded: codes.DeadlineExceeded} {
+	for want, row := range map[error]struct {
+		code  codes.Code
+		limit time.Duration
+	}{
+		context.Canceled:         {codes.Canceled, time.Hour},
+		context.DeadlineExceeded: {codes.DeadlineExceeded, 200 * time.Millisecond},
+	} {
 		t.Run(want.Error(), func(t *testing.T) {
 			var stopped atomic.Int64
 			client := serve(t, serving(stuck(t, &stopped)), flight.ServerOptions()...)
-			ctx, cancel := context.WithTimeout(background, map[codes.Code]time.Duration{codes.Canceled: time.Hour, codes.DeadlineExceeded: 200 * time.Millisecond}[code])
+			ctx, cancel := context.WithTimeout(background, row.limit)
 			defer cancel()
 			r, err := flight.DoGet(ctx, client, ticket(), as[flight.GetOption](onGPU(t, gpu).opts)...)
 			require.NoError(t, err)
 			defer r.Release()
 			require.True(t, r.Next())
-			if code == codes.Canceled {
+			if row.code == codes.Canceled {
 				time.AfterFunc(20*time.Millisecond, cancel)
 			}
 			within.Seconds(t, "Next", func() error { assert.False(t, r.Next()); return nil })
-			assert.Equal(t, code, status.Code(r.Err()), "%v", r.Err())
+			assert.Equal(t, row.code, status.Code(r.Err()), "%v", r.Err())
 			assert.ErrorIs(t, r.Err(), want)
 			within.Eventually(t, "the end of the server's source", func() bool { return stopped.Load() == 1 })
 		})

@@ -2,6 +2,7 @@ package flight_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -54,7 +55,9 @@ func TestGPUMetadata(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []map[string]string{none, batchMetadata.ToMap(), none}, metadataOf(t, answers))
 
-	answers, err = exchange(t, client, withMetadata(t, numbers(t, 0, 1000), gpu), append(here.opts, flight.WithMaxMessageSize(5000))...)
+	texts := `["a"` + strings.Repeat(`, "a text of more than twelve bytes"`, 999) + `]`
+	views := recordOfColumn(fromJSON(t, arrow.BinaryTypes.StringView, texts)) // whose parts are copies
+	answers, err = exchange(t, client, withMetadata(t, views, gpu), append(here.opts, flight.WithMaxMessageSize(5000))...)
 	require.NoError(t, err)
 	all := metadataOf(t, answers)
 	with := 0

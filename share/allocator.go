@@ -28,15 +28,18 @@ type Allocator struct {
 type AllocatorOption func(*allocatorOptions)
 
 type allocatorOptions struct {
+	firstError
 	limit int64
 	gpu   device.HostRegistrar
 	dev   device.Device
-	err   error // the first of an option
 }
 
-func (o *allocatorOptions) fail(err error) {
-	if o.err == nil {
-		o.err = err
+// firstError keeps the first error of the options of a call.
+type firstError struct{ err error }
+
+func (e *firstError) fail(err error) {
+	if e.err == nil {
+		e.err = err
 	}
 }
 

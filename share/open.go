@@ -15,15 +15,9 @@ import (
 type OpenOption func(*openOptions)
 
 type openOptions struct {
+	firstError
 	gone func()
 	pins device.HostRegistrar // page-locks host memory; nil: none does
-	err  error                // the first of an option
-}
-
-func (o *openOptions) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
 }
 
 // WithOwnerGone calls f once, on a goroutine of its own, if the owner exits before the batch is released. Host memory

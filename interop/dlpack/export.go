@@ -1,6 +1,7 @@
 package dlpack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +11,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -143,15 +143,8 @@ func fillShape(t *Tensor, length int64, inner []int64) {
 
 // apply applies the options, and finds the stream of a number.
 func (o *exportOptions) apply(a *cdevice.Array, opts []ExportOption) error {
-	for i, opt := range opts {
-		if !argument.IsNil(opt) {
-			opt.applyExport(o)
-		} else if o.err == nil {
-			o.err = argument.Nil(opExport, fmt.Sprintf("opts[%d]", i), "an option")
-		}
-	}
-	if o.err != nil || !o.byNum {
-		return o.err
+	if err := cmp.Or(apply(opExport, opts, func(opt ExportOption) { opt.applyExport(o) }), o.err); err != nil || !o.byNum {
+		return err
 	}
 	if o.number == -1 {
 		o.pending = true

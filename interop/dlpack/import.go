@@ -1,6 +1,7 @@
 package dlpack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -14,7 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -131,14 +131,7 @@ func streamType(t device.Type) device.Type {
 }
 
 func (o *importOptions) apply(opts []ImportOption) error {
-	for i, opt := range opts {
-		if !argument.IsNil(opt) {
-			opt.applyImport(o)
-		} else if o.err == nil {
-			o.err = argument.Nil(opImport, fmt.Sprintf("opts[%d]", i), "an option")
-		}
-	}
-	return o.err
+	return cmp.Or(apply(opImport, opts, func(opt ImportOption) { opt.applyImport(o) }), o.err)
 }
 
 // refuse calls the deleter as the options demand, and returns the error.

@@ -1,6 +1,8 @@
 package dlpack
 
 import (
+	"fmt"
+
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
@@ -41,6 +43,19 @@ type importOptions struct {
 	stream device.Stream
 	array  []cdevice.ImportOption
 	err    error
+}
+
+// apply calls do for each option, and returns the first error about one that is nil.
+func apply[O any](op string, opts []O, do func(O)) (err error) {
+	for i, opt := range opts {
+		switch {
+		case !argument.IsNil(opt):
+			do(opt)
+		case err == nil:
+			err = argument.Nil(op, fmt.Sprintf("opts[%d]", i), "an option")
+		}
+	}
+	return err
 }
 
 type exportOption func(*exportOptions)
