@@ -200,6 +200,15 @@ func TestDoPutEnds(t *testing.T) {
 		within.Context(t, "DoPut", func(ctx context.Context) error { return flight.DoPut(ctx, client, descriptor(), r) })
 		assert.NoError(t, <-received)
 	})
+	t.Run("a function of the program waits", func(t *testing.T) {
+		let := make(chan struct{})
+		defer close(let)
+		echoes := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
+		r := readerOf(t, device.CPUDevice(), schema, numbers(t, 0, 4))
+		defer r.Release()
+		wait := flight.WithPutResults(func(*arrowflight.PutResult) error { <-let; return nil })
+		within.Context(t, "DoPut", func(ctx context.Context) error { return flight.DoPut(ctx, echoes, descriptor(), r, wait) })
+	})
 	t.Run("the source fails", func(t *testing.T) {
 		r := failing(t, 2, errors.New("no more disk"))
 		defer r.Release()
