@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,7 +164,15 @@ func TestForgedTickets(t *testing.T) {
 		"less":            {func(c *content) { c.columns[0].length = -1 }, "columns[0].length = -1"},
 		"another region":  {func(c *content) { c.columns[0].buffers[1].region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
 		"another column":  {func(c *content) { c.columns = append(c.columns, c.columns[0]) }, "columns = 2, want 1, as the schema has fields"},
-		"this process":    {func(c *content) { c.process[0]++ }, notIssued},
+		"deep": {func(c *content) {
+			c.metadata = arrow.NewMetadata([]string{"k"}, []string{strings.Repeat("v", 20_000)}) // its bytes pay for the arrays
+			n := &c.columns[0]
+			for range maxDepth + 1 {
+				n.children = []node{{}}
+				n = &n.children[0]
+			}
+		}, "nested too deeply"},
+		"this process": {func(c *content) { c.process[0]++ }, notIssued},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ticket := forged(t, s.Ticket(), row.change)
