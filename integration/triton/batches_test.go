@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -46,11 +47,17 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// upload returns a batch of JSON in memory that can be shared; it is released at the end of the test.
-func upload(t *testing.T, gpu *cudaalloc.Device, schema *arrow.Schema, text string) *cdevice.RecordBatch {
+// upload returns a batch in memory that can be shared, of columns in JSON; it is released at the end of the test.
+func upload(t *testing.T, gpu *cudaalloc.Device, schema *arrow.Schema, columns ...string) *cdevice.RecordBatch {
 	t.Helper()
-	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(text))
-	require.NoError(t, err)
+	var all []arrow.Array
+	for i, text := range columns {
+		column, _, err := array.FromJSON(memory.DefaultAllocator, schema.Field(i).Type, strings.NewReader(text))
+		require.NoError(t, err)
+		defer column.Release()
+		all = append(all, column)
+	}
+	rec := array.NewRecordBatch(schema, all, int64(all[0].Len()))
 	defer rec.Release()
 	batch, err := cdevice.CopyToDevice(bounded(t), rec, gpu.Shareable())
 	require.NoError(t, err)
@@ -58,15 +65,18 @@ func upload(t *testing.T, gpu *cudaalloc.Device, schema *arrow.Schema, text stri
 	return batch
 }
 
-// rows returns a batch as arrow-go writes it in JSON.
-func rows(t *testing.T, batch *cdevice.RecordBatch) string {
+// check compares the columns of a batch, in JSON, and releases it.
+func check(t *testing.T, batch *cdevice.RecordBatch, columns ...string) {
 	t.Helper()
+	defer batch.Release()
 	rec, err := batch.CopyToHost(bounded(t), nil)
 	require.NoError(t, err)
 	defer rec.Release()
-	text, err := rec.MarshalJSON()
-	require.NoError(t, err)
-	return string(text)
+	for i, want := range columns {
+		text, err := rec.Column(i).MarshalJSON()
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(text))
+	}
 }
 
 // registered returns the region of a batch, which the server has open until the end of the test.

@@ -26,9 +26,8 @@ class Region:
 
 
 class Regions:
-    def __init__(self, gpus, defers):
+    def __init__(self, gpus):
         self._gpus = gpus
-        self._defers = defers  # as Triton does; 24.09 refuses to unregister a region in use
         self._lock = threading.Lock()
         self._regions = {}
 
@@ -53,8 +52,6 @@ class Regions:
     def unregister(self, name):
         with self._lock:
             region = self._regions.get(name)
-            if region and region.requests and not self._defers:
-                raise Refused(grpc.StatusCode.INTERNAL, f"Cannot unregister shared memory region '{name}', it is currently in use.")
             if region:
                 region.leaving = True
                 self._end(name, region)

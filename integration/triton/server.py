@@ -5,10 +5,7 @@ happens:
     port N       it serves
     entered M    a request of a model that is held back has come to the model M, and waits for the line "go"
     sees JSON    a message that was received, as the generated classes have it
-    opened NAME  a region is registered
     end JSON     the report of the simulator; after the end of standard input
-
-    server.py [refuse]   with refuse, a region in use is not unregistered, as Triton 24.09 has it
 """
 
 import ctypes
@@ -76,10 +73,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def CudaSharedMemoryRegister(self, request, context):
         say("sees", json_format.MessageToJson(request, indent=None, preserving_proto_field_name=True))
-        if request.name.startswith("slow"):
-            held("register")
         self._answer(context, self.regions.register, request.name, request.raw_handle, request.device_id, request.byte_size)
-        say("opened", request.name)
         return service_pb2.CudaSharedMemoryRegisterResponse()
 
     def CudaSharedMemoryUnregister(self, request, context):
@@ -102,8 +96,6 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
         names = {parameters(t)[0] for t in [*request.inputs, *request.outputs] if t.parameters}
         with self.regions.using(names) as regions:
             inputs = {t.name: read(t, regions) for t in request.inputs}
-            if request.model_name == "refuse":
-                raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "no")
             if request.model_name == "fail":
                 raise Refused(grpc.StatusCode.INTERNAL, "the model failed")
             if request.model_name in ("hold", "die"):
@@ -113,23 +105,14 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
             response = service_pb2.ModelInferResponse(model_name=request.model_name, model_version="1", id=request.id)
             for wanted in request.outputs:
                 source = wanted.name if wanted.name in inputs else next(iter(inputs))
-                self._output(request, wanted, inputs[source], regions, response)
+                self._output(wanted, following(inputs[source]), regions, response)
             return response
 
-    def _output(self, request, wanted, values, regions, response):
-        values = following(values)
-        if request.model_name == "half":
-            values = values[: len(values) // 2]
-        datatype = np_to_triton_dtype(values.dtype)
-        if request.model_name == "other_type":
-            datatype = "BF16"
-        output = response.outputs.add(name=wanted.name, datatype=datatype, shape=values.shape)
-        if request.model_name == "inline":
-            response.raw_output_contents.append(values.tobytes())
-            return
+    def _output(self, wanted, values, regions, response):
+        output = response.outputs.add(name=wanted.name, datatype=np_to_triton_dtype(values.dtype), shape=values.shape)
         region, offset, byte_size = parameters(wanted)
         if values.nbytes > byte_size:
-            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"shared memory size specified with the request for output '{wanted.name}' ({byte_size} bytes) should be at least {values.nbytes} bytes")
+            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"output '{wanted.name}' has {values.nbytes} bytes, and {byte_size} in the region")
         regions[region].gpu.write(regions[region].at(offset, byte_size), values)
         output.parameters["shared_memory_region"].string_param = region
         output.parameters["shared_memory_byte_size"].int64_param = byte_size
@@ -140,7 +123,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
 def main():
     driver.call("cuInit", 0)
     gpus = {i: gpu.Gpu(i) for i in range(driver.ask(ctypes.c_int, "cuDeviceGetCount"))}
-    regions = Regions(gpus, defers="refuse" not in sys.argv)
+    regions = Regions(gpus)
     server = grpc.server(futures.ThreadPoolExecutor(8))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Service(regions), server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -35,7 +35,7 @@ type server struct {
 }
 
 // start starts a server. At the end of the test it must have nothing open, and have violated no rule.
-func start(t *testing.T, arguments ...string) *server {
+func start(t *testing.T) *server {
 	t.Helper()
 	python := os.Getenv("TRITON_PYTHON")
 	if python == "" {
@@ -45,7 +45,7 @@ func start(t *testing.T, arguments ...string) *server {
 	require.NoError(t, err)
 	here, err := os.Getwd()
 	require.NoError(t, err)
-	s := &server{t: t, process: exec.Command(python, append([]string{"server.py"}, arguments...)...), lines: make(chan string, 64)}
+	s := &server{t: t, process: exec.Command(python, "server.py"), lines: make(chan string, 64)}
 	s.process.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(here, "..", "cuda"), "NUMBA_CUDA_DRIVER="+driver, "CUDASIM=devices=2")
 	s.process.Stderr = os.Stderr
 	s.input, err = s.process.StdinPipe()

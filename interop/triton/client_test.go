@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -178,6 +179,11 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	assert.Zero(t, f.count("CudaSharedMemoryUnregister"), "two requests have it")
 	unregistered := make(chan error, 1)
 	go func() { unregistered <- c.Unregister(background, r) }()
+	within.Eventually(t, "requests are refused", func() bool {
+		_, err := c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
+		return err != nil && strings.Contains(err.Error(), `Request.Region("r") = being unregistered`)
+	})
+	assert.Zero(t, f.count("CudaSharedMemoryUnregister"), "two requests have it")
 	close(open)
 	for _, done := range []chan error{results, results, unregistered} {
 		within.Seconds(t, "the end", func() error { return <-done })

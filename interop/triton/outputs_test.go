@@ -19,13 +19,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
 
-// A device whose memory other processes cannot open is refused.
-func TestOutputsNeedASharer(t *testing.T) {
-	_, err := triton.NewOutputs(background, "o", device.CPUDevice(), numbers, 1)
-	assert.ErrorContains(t, err, "gpu = a device.host, want a device whose memory other processes can open")
-	assert.ErrorIs(t, err, device.ErrNotSupported)
-}
-
 func TestNewOutputsRefuses(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
@@ -52,6 +45,9 @@ func TestNewOutputsRefuses(t *testing.T) {
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
+	_, err := triton.NewOutputs(background, "o", device.CPUDevice(), numbers, 1)
+	assert.ErrorContains(t, err, "gpu = a device.host, want a device whose memory other processes can open")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
 // A batch is only made of a response that has each output, in the region.

@@ -84,7 +84,6 @@ func TestRegionHoldsTheBatch(t *testing.T) {
 	default:
 	}
 	r.Close()
-	r.Close() // is allowed
 	within.Seconds(t, "release", func() error { <-released; return nil })
 }
 

@@ -34,47 +34,36 @@ func (r *Request) check() error {
 		return fielderr.Invalid(opInfer, "Request.Inputs", 0, "at least one region")
 	}
 	names := regionNames{}
-	if err := names.addInputs(r.Inputs); err != nil {
+	for _, region := range r.Inputs {
+		if region == nil {
+			return fielderr.Invalid(opInfer, "Request.Inputs", "nil", "regions")
+		}
+	}
+	if err := names.add("Request.Inputs", r.Inputs); err != nil {
 		return err
 	}
-	return names.addOutputs(r.Outputs)
+	var regions []*Region
+	for _, out := range r.Outputs {
+		if out == nil {
+			return fielderr.Invalid(opInfer, "Request.Outputs", "nil", "outputs")
+		}
+		regions = append(regions, out.region)
+	}
+	return names.add("Request.Outputs", regions)
 }
 
 // regionNames are the regions of a request by name. To the server, two regions of one name would be one.
 type regionNames map[string]*Region
 
-func (n regionNames) add(r *Region) error {
-	if other := n[r.name]; other != nil && other != r {
-		return fielderr.Invalid(opInfer, "Request.Region.Name", quoted(r.name), "a name that no other region of the request has")
-	}
-	n[r.name] = r
-	return nil
-}
-
-func (n regionNames) addInputs(regions []*Region) error {
+// add adds the regions of a field of the request, whose tensors must have distinct names.
+func (n regionNames) add(field string, regions []*Region) error {
 	var tensors []Tensor
 	for _, r := range regions {
-		if r == nil {
-			return fielderr.Invalid(opInfer, "Request.Inputs", "nil", "regions")
+		if other := n[r.name]; other != nil && other != r {
+			return fielderr.Invalid(opInfer, "Request.Region.Name", quoted(r.name), "a name that no other region of the request has")
 		}
-		if err := n.add(r); err != nil {
-			return err
-		}
+		n[r.name] = r
 		tensors = append(tensors, r.tensors...)
 	}
-	return fielderr.During(opInfer, fielderr.Within("Request.Inputs", checkTensors(tensors)))
-}
-
-func (n regionNames) addOutputs(outputs []*Outputs) error {
-	var tensors []Tensor
-	for _, out := range outputs {
-		if out == nil {
-			return fielderr.Invalid(opInfer, "Request.Outputs", "nil", "outputs")
-		}
-		if err := n.add(out.region); err != nil {
-			return err
-		}
-		tensors = append(tensors, out.region.tensors...)
-	}
-	return fielderr.During(opInfer, fielderr.Within("Request.Outputs", checkTensors(tensors)))
+	return fielderr.During(opInfer, fielderr.Within(field, checkTensors(tensors)))
 }
