@@ -3,9 +3,11 @@ package soak
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +61,30 @@ func (w *worker) trouble(gpu *cudaalloc.Device, elsewhere bool) (do func(), how 
 		}
 	}
 	return func() {}, "returns"
+}
+
+// owe returns a callback that must be called once, and that calls do.
+func (w *worker) owe(what string, do func()) func() {
+	c, calls := w.crew, new(atomic.Int32)
+	what = fmt.Sprintf("%s of goroutine %d, round %d", what, w.number, w.rounds)
+	c.owed.Store(calls, what)
+	return func() {
+		if n := calls.Add(1); n != 1 {
+			c.fail(fmt.Sprintf("%s was called %d times", what, n))
+			return
+		}
+		defer c.owed.Delete(calls) // a callback that panics has been called
+		do()
+	}
+}
+
+// uncalled returns the names of callbacks that were not called.
+func (c *crew) uncalled() (names []string) {
+	c.owed.Range(func(_, what any) bool {
+		names = append(names, what.(string))
+		return len(names) < 10
+	})
+	return names
 }
 
 // callbacks are those of AfterWork and OnComplete.

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -39,11 +38,18 @@ func (w *worker) back(want arrow.RecordBatch, b *cdevice.RecordBatch, opts ...cd
 	w.same(want, rec)
 }
 
-func roundTrip(w *worker) {
+// copies sends a batch from one memory to another, a few times, and back to the host.
+func copies(w *worker) {
 	gpu := w.gpu()
-	rec := w.batch(nil)
-	b, release := w.sent(rec, gpu, w.on(gpu)...)
-	if w.IntN(5) == 0 {
+	want := w.batch()
+	source, placed := want, w.IntN(4) == 0
+	if placed { // the GPU may read it later: it stays, and is not changed
+		_, mem := w.hostKind(w.gpu())
+		source = w.in(mem, want)
+		w.did("in page-locked or managed memory")
+	}
+	b, release := w.sent(source, gpu, w.on(gpu)...)
+	if !placed && w.IntN(8) == 0 {
 		release() // before anything has waited for it
 		return
 	}
@@ -52,31 +58,37 @@ func roundTrip(w *worker) {
 		to := from + w.Int64N(rows-from+1)
 		w.did("rows [%d, %d)", from, to)
 		slice := got[*cdevice.RecordBatch](w)(b.Slice(from, to))
-		w.keep(slice)
-		want := rec.NewSlice(from, to)
+		want = want.NewSlice(from, to)
 		w.later(want.Release)
+		release()
+		b, release = slice, w.keep(slice)
+	}
+	for range w.IntN(4) {
+		c, releaseCopy := w.movedOn(b)
 		if w.IntN(2) == 0 {
 			release()
 		}
-		rec, b = want, slice
+		b, release = c, releaseCopy
 	}
-	w.back(rec, b, w.on(gpu)...)
+	if b.DeviceID().Type == device.CUDA || w.IntN(2) == 0 {
+		w.back(want, b)
+		return
+	}
+	w.did("view")
+	view := got[arrow.RecordBatch](w)(b.HostView(background))
+	release()
+	w.same(want, view)
+	view.Release()
 }
 
-func acrossDevices(w *worker) {
-	gpu := w.gpu()
-	other := w.other(gpu)
-	rec := w.batch(nil)
-	b, release := w.sent(rec, gpu, w.on(gpu)...)
-	c, releaseCopy := w.moved(b, other, w.on(other)...)
+// movedOn is a batch copied to a GPU, or to page-locked or managed memory.
+func (w *worker) movedOn(b *cdevice.RecordBatch) (c *cdevice.RecordBatch, release func()) {
 	if w.IntN(2) == 0 {
-		release()
+		kind, _ := w.hostKind(w.gpu())
+		return w.moved(b, kind)
 	}
-	if w.IntN(3) == 0 {
-		c, _ = w.moved(c, w.gpu())
-		releaseCopy()
-	}
-	w.back(rec, c)
+	gpu := w.gpu()
+	return w.moved(b, gpu, w.on(gpu)...)
 }
 
 // hostKind is page-locked or managed memory of a GPU, and an allocator of it.
@@ -86,65 +98,4 @@ func (w *worker) hostKind(gpu *cudaalloc.Device) (*cudaalloc.Device, memory.Allo
 		return gpu.Pinned(), w.pinned[n]
 	}
 	return gpu.Managed(), w.managed[n]
-}
-
-func toHostMemory(w *worker) {
-	gpu := w.gpu()
-	kind, _ := w.hostKind(w.gpu())
-	rec := w.batch(nil)
-	b, release := w.sent(rec, gpu, w.on(gpu)...)
-	c, releaseCopy := w.moved(b, kind)
-	if w.IntN(2) == 0 {
-		release()
-	}
-	if w.IntN(3) == 0 {
-		c, _ = w.moved(c, gpu)
-		releaseCopy()
-		w.back(rec, c)
-		return
-	}
-	w.did("view")
-	view := got[arrow.RecordBatch](w)(c.HostView(background))
-	releaseCopy()
-	w.same(rec, view)
-	view.Release()
-}
-
-func fromHostMemory(w *worker) {
-	gpu := w.gpu()
-	_, mem := w.hostKind(w.gpu())
-	rec := w.batch(mem)
-	want := w.cloned(rec)
-	b, _ := w.sent(rec, gpu, w.on(gpu)...)
-	// The GPU may read rec later: it stays, and is not changed.
-	w.back(want, b)
-}
-
-// cloned is a batch with the same values in memory of its own.
-func (w *worker) cloned(rec arrow.RecordBatch) arrow.RecordBatch {
-	b := got[*cdevice.RecordBatch](w)(cdevice.WrapRecordBatch(rec, device.CPUDevice()))
-	defer b.Release()
-	clone := got[arrow.RecordBatch](w)(b.CopyToHost(background, nil))
-	w.later(clone.Release)
-	return clone
-}
-
-// pieces cuts a batch in columns that outlive it and one another.
-func pieces(w *worker) {
-	gpu := w.gpu()
-	rec := w.batch(nil)
-	b, _ := w.sent(rec, gpu, w.on(gpu)...)
-	for range 1 + w.IntN(4) {
-		i := w.IntN(b.NumCols())
-		part := got[*cdevice.RecordBatch](w)(b.Select(i))
-		want := array.NewRecordBatch(part.Schema(), []arrow.Array{rec.Column(i)}, rec.NumRows())
-		w.later(b.Column(i).Release)
-		w.later(func() {
-			defer want.Release()
-			defer part.Release()
-			w.did("compare column %d", i)
-			w.back(want, part)
-		})
-	}
-	w.did("the end of the round does the rest, in any order")
 }

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -37,8 +38,9 @@ type crew struct {
 	managed []*cudaalloc.ManagedAllocator
 
 	tally    tally
-	debts    debts
+	owed     sync.Map // the counts of calls of callbacks that were not called, with their names
 	latency  latency
+	hang     *time.Timer // ends the process, with the stacks of all goroutines, unless a round ends: make soak has no timeout
 	pace     *within.Pace
 	usage    usage
 	holds    chan struct{} // one for each stream held back
@@ -72,8 +74,10 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 
 // run is the whole of a machine: the work, then the proof that nothing is left.
 func (c *crew) run() {
-	stop := c.watchdog(noProgress)
-	defer stop()
+	c.hang = time.AfterFunc(noProgress, func() {
+		giveUp(fmt.Sprintf("%s, machine %q: no round ended for %v", c.plan, c.kind.name, noProgress))
+	})
+	defer c.hang.Stop()
 	c.pace = within.MeasurePace()
 	defer c.pace.Stop()
 	var all sync.WaitGroup
@@ -82,7 +86,7 @@ func (c *crew) run() {
 	}
 	c.supervise()
 	all.Wait()
-	c.tally.round("the end") // progress, to the watchdog
+	c.hang.Stop()
 	c.settle()
 	c.summary()
 }
@@ -131,8 +135,8 @@ func (c *crew) settle() {
 			assert.NoError(c.t, gpu.Flush(ctx))
 		}
 	}
-	eventually(c.t, "each callback was called", func() bool { return c.debts.left() == 0 })
-	assert.Empty(c.t, c.debts.names(), "callbacks that were not called")
+	eventually(c.t, "each callback was called", func() bool { return len(c.uncalled()) == 0 })
+	assert.Empty(c.t, c.uncalled(), "callbacks that were not called")
 	assert.Equal(c.t, c.thrown.Load(), c.caught.Load()+c.guarded(), "callbacks that did not return")
 	eventually(c.t, "nothing is exported or imported", func() bool { return cdevice.ReadStats() == cdevice.Stats{} })
 	assert.Zero(c.t, cdevice.ReadStats())

@@ -18,7 +18,7 @@ import (
 
 func exportDevice(w *worker) {
 	gpu := w.gpu()
-	rec := w.numbers(nil, 1+w.IntN(3), 1+w.size())
+	rec := w.numbers(1+w.IntN(3), 1+w.size())
 	b, release := w.sent(rec, gpu, w.on(gpu)...)
 	w.consumed(gpu, gpu, rec, b, release)
 }
@@ -26,9 +26,8 @@ func exportDevice(w *worker) {
 func exportHost(w *worker) {
 	gpu := w.gpu()
 	kind, mem := w.hostKind(gpu)
-	rec := w.numbers(mem, 1+w.IntN(3), 1+w.size())
-	want := w.cloned(rec)
-	b := got[*cdevice.RecordBatch](w)(cdevice.WrapRecordBatch(rec, kind))
+	want := w.numbers(1+w.IntN(3), 1+w.size())
+	b := got[*cdevice.RecordBatch](w)(cdevice.WrapRecordBatch(w.in(mem, want), kind))
 	release := w.keep(b)
 	w.did("wrapped as %v", kind.ID())
 	w.consumed(gpu, kind, want, b, release)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,26 +13,19 @@ import (
 
 // latency is how long after the end of their contexts calls returned.
 type latency struct {
-	mu    sync.Mutex
-	calls map[string]*lateness
-
-	watched atomic.Int64 // calls whose stacks were taken down
-
-	excused int           // calls that returned after the bound, and within the allowance
-	closest time.Duration // of those, the least that was left
-	largest time.Duration // the longest allowance of those
+	mu      sync.Mutex
+	calls   map[string]*lateness
+	excused int          // calls that returned after the bound, and within the allowance for delays of the machine
+	watched atomic.Int64 // calls whose stacks were recorded
 }
 
 // lateness is that of one kind of call.
 type lateness struct {
-	given  int             // calls that were made with a context
-	late   []time.Duration // of those that returned after its end; at most keep of them, in turn
-	total  int             // of those that returned after its end
-	worst  time.Duration
+	given  int // calls that were made with a context
+	late   int // of those that returned after its end
 	failed int // with the error of the context
+	worst  time.Duration
 }
-
-const keep = 100_000
 
 // watch records the stacks of all goroutines if the call has not returned after that time: once it
 // returns, the cause is gone. It does so for few calls of a machine.
@@ -55,8 +47,9 @@ func (l *latency) watch(patience time.Duration) (stop func() (stacks string)) {
 	}
 }
 
-// given counts a call. after is negative where the call returned before the end.
-func (l *latency) given(what string, after time.Duration, failed bool) {
+// count counts a call. late is negative where the call returned before the end of its context. count reports whether that is later
+// than the bound and the delays of the machine allow.
+func (l *latency) count(what string, late, bound, allowance time.Duration, failed bool) (tooLate bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls == nil {
@@ -71,30 +64,14 @@ func (l *latency) given(what string, after time.Duration, failed bool) {
 	if failed {
 		c.failed++
 	}
-	if after < 0 {
-		return
+	if late >= 0 {
+		c.late++
+		c.worst = max(c.worst, late)
 	}
-	c.worst = max(c.worst, after)
-	if c.total++; len(c.late) < keep {
-		c.late = append(c.late, after)
-	} else {
-		c.late[c.total%keep] = after
+	if late <= bound || late > bound+allowance {
+		return late > bound
 	}
-}
-
-// isTooLate reports whether a call returned later after the end of its context than the bound and the delays
-// of the machine allow.
-func (l *latency) isTooLate(late, bound, allowance time.Duration) bool {
-	left := bound + allowance - late
-	if late <= bound || left < 0 {
-		return left < 0
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.excused++; l.excused == 1 || left < l.closest {
-		l.closest = left
-	}
-	l.largest = max(l.largest, allowance)
+	l.excused++
 	return false
 }
 
@@ -104,19 +81,10 @@ func (l *latency) String() (text string) {
 	defer l.mu.Unlock()
 	for _, what := range sortedKeys(l.calls) {
 		c := l.calls[what]
-		text += fmt.Sprintf("\n  %-36s %7d calls, %6d given up, %6d returned after the end: p99 %v, max %v",
-			what, c.given, c.failed, c.total, percentile(c.late, 99).Round(time.Microsecond), c.worst.Round(time.Microsecond))
+		text += fmt.Sprintf("\n  %-36s %7d calls, %6d given up, %6d returned after the end, at most %v",
+			what, c.given, c.failed, c.late, c.worst.Round(time.Microsecond))
 	}
-	return text + fmt.Sprintf("\n  %d calls returned after the bound, excused by delays of the machine: at most by %v, where %v was left",
-		l.excused, l.largest.Round(time.Millisecond), l.closest.Round(time.Millisecond))
-}
-
-func percentile(all []time.Duration, p int) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[(len(sorted)-1)*p/100]
+	return text + fmt.Sprintf("\n  %d calls returned after the bound, excused by delays of the machine", l.excused)
 }
 
 // limited calls do with a context that ends within 20 ms, in one of two ways, and measures
@@ -152,8 +120,8 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 	}
 	stacks := stop()
 	gaveUp = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	w.latency.given(what, late, gaveUp)
-	if allowance := w.pace.Allowance(begun, time.Now()); w.latency.isTooLate(late, w.plan.bound, allowance) {
+	allowance := w.pace.Allowance(begun, time.Now())
+	if w.latency.count(what, late, w.plan.bound, allowance, gaveUp) {
 		w.Errorf("%s returned %v after the end of its context, want at most %v, and %v for delays of the machine (error: %v); goroutines after the first of these:\n%s",
 			what, late, w.plan.bound, allowance, err, stacks)
 	}

@@ -3,7 +3,6 @@ package soak
 import (
 	"bytes"
 	"errors"
-	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -12,7 +11,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // Memory that the caller allocates and frees, and work of the caller's own.
@@ -61,41 +59,10 @@ func (w *worker) expect(want []byte, gpu *cudaalloc.Device, p device.Ptr, s devi
 	}
 }
 
-func rawMemory(w *worker) {
-	gpu := w.gpu()
-	s := w.stream(gpu)
-	size := int64(1 + w.IntN(100_000))
-	dev := []device.Device{gpu, gpu, gpu.Pinned(), gpu.Managed()}[w.IntN(4)]
-	m := w.memory(dev, size, s)
-	if w.IntN(3) == 0 {
-		w.did("not used")
-		return
-	}
-	value := byte(w.Uint64())
-	w.ok(gpu.Memset(m.Ptr(), value, size, s))
-	w.did("filled with %#x", value)
-	p, on := m.Ptr(), s
-	if w.IntN(2) == 0 {
-		on = w.stream(w.other(gpu))
-		w.follow(on, s)
-		there := w.memory(on.Device(), size, on)
-		w.ok(on.Device().Copy([]device.Range{{Dst: there.Ptr(), Src: m.Ptr(), Size: size}}, on))
-		w.follow(s, on) // m is freed in the order of s
-		p = there.Ptr()
-	}
-	w.expect(bytes.Repeat([]byte{value}, int(size)), on.Device().(*cudaalloc.Device), p, on)
-}
-
-// follow makes work on s from now on wait for the work on other so far.
-func (w *worker) follow(s, other device.Stream) {
-	e := got[device.Event](w)(other.Device().NewEvent())
-	w.ok(errors.Join(other.Record(e), s.WaitEvent(e), e.Close()))
-}
-
 // ownWork uses a batch on a stream of the caller's, and releases it before that is done.
 func ownWork(w *worker) {
 	gpu := w.gpu()
-	rec := w.numbers(nil, 1+w.IntN(3), 1+w.size())
+	rec := w.numbers(1+w.IntN(3), 1+w.size())
 	b, release := w.sent(rec, gpu, w.on(gpu)...)
 	i := w.IntN(b.NumCols())
 	column := b.Column(i)
@@ -126,7 +93,7 @@ func ownWork(w *worker) {
 func ownMemory(w *worker) {
 	gpu := w.gpu()
 	rows := 1 + w.size()
-	rec := w.numbers(nil, 1, rows)
+	rec := w.numbers(1, rows)
 	data := bytesOf(rec, 0)
 	s := w.stream(gpu)
 	m := got[device.Memory](w)(gpu.Allocate(background, int64(len(data)), s))
@@ -169,38 +136,6 @@ func ownMemory(w *worker) {
 	if !array.Equal(rec.Column(0), back) {
 		w.Fatalf("wrong bytes:\n\twant %.600v\n\tgot  %.600v", rec.Column(0), back)
 	}
-}
-
-// registered page-locks memory that exists.
-func registered(w *worker) {
-	gpu := w.gpu()
-	size := 4096 * (1 + w.IntN(32))
-	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	w.ok(err)
-	mapped := true
-	w.Cleanup(func() {
-		if mapped {
-			w.ok(syscall.Munmap(b))
-		}
-	})
-	r := got[*hostpinned.Registration](w)(hostpinned.Register(gpu, b))
-	w.did("%d bytes registered", size)
-	mapped = false // unmapped when it is not registered any more
-	for i := range b {
-		b[i] = byte(w.rounds + i)
-	}
-	w.HostWrite(r.Ptr(), int64(size))
-	s := w.stream(gpu)
-	w.Cleanup(func() {
-		w.did("unregister")
-		if w.limited("Registration.Unregister", r.Unregister) {
-			w.ok(r.Unregister(background))
-		}
-		w.ok(syscall.Munmap(b))
-	})
-	m := w.memory(gpu, int64(size), s)
-	w.ok(gpu.Copy([]device.Range{{Dst: m.Ptr(), Src: r.Ptr(), Size: int64(size)}}, s))
-	w.expect(b, gpu, m.Ptr(), s)
 }
 
 // flushAndTrim waits for frees that pending work defers: for a while, or until all are done, even

@@ -17,16 +17,11 @@ type scenario struct {
 
 func scenarios() []scenario {
 	return []scenario{
-		{"host, device, host", 6, roundTrip},
-		{"host, device, other device, host", 4, acrossDevices},
-		{"host, device, page-locked or managed", 4, toHostMemory},
-		{"page-locked or managed, device, host", 4, fromHostMemory},
-		{"pieces released in any order", 3, pieces},
+		{"copies", 18, copies},
 		{"device memory exported", 4, exportDevice},
 		{"page-locked or managed memory exported", 4, exportHost},
 		{"own work on a batch", 4, ownWork},
 		{"arrays over own memory", 4, ownMemory},
-		{"raw memory", 3, rawMemory},
 		{"callbacks", 3, callbacks},
 		{"cancelled calls", 8, cancelledCalls},
 		{"cancelled allocations", 3, cancelledAllocations},
@@ -34,7 +29,6 @@ func scenarios() []scenario {
 		{"stream captured", 1, captured},
 		{"readers", 2, readers},
 		{"asynchronous streams", 2, asyncStreams},
-		{"registered memory", 1, registered},
 		{"flush and trim", 1, flushAndTrim},
 	}
 }

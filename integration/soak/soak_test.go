@@ -48,27 +48,18 @@ type plan struct {
 }
 
 func newPlan(t *testing.T) plan {
-	p := plan{each: 3 * time.Second, seed: uint64(time.Now().UnixNano()), bound: 2 * time.Second, steady: true}
+	each, steady := 3*time.Second, true
 	if testing.Short() { // instrumented runs, which are slow
-		p.each, p.steady = time.Second, false
+		each, steady = time.Second, false
 	}
-	if text := os.Getenv(Time); text != "" {
-		all, err := time.ParseDuration(text)
-		require.NoError(t, err, Time)
-		p.each = all / time.Duration(len(machines()))
+	all := setting(t, Time, each*time.Duration(len(machines())), time.ParseDuration)
+	parseSeed := func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
+	p := plan{
+		each: all / time.Duration(len(machines())), steady: steady,
+		seed:  setting(t, Seed, uint64(time.Now().UnixNano()), parseSeed),
+		bound: setting(t, Bound, 2*time.Second, time.ParseDuration),
 	}
-	if text := os.Getenv(Bound); text != "" {
-		bound, err := time.ParseDuration(text)
-		require.NoError(t, err, Bound)
-		p.bound = bound
-	}
-	if text := os.Getenv(Seed); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err, Seed)
-		p.seed = seed
-	}
-	only, err := regexp.Compile(os.Getenv(Only))
-	require.NoError(t, err, Only)
+	only := setting(t, Only, regexp.MustCompile(""), regexp.Compile)
 	for _, s := range scenarios() {
 		if only.MatchString(s.name) {
 			p.all = append(p.all, s)
@@ -76,6 +67,17 @@ func newPlan(t *testing.T) plan {
 	}
 	require.NotEmpty(t, p.all, "%s=%v leaves nothing", Only, only)
 	return p
+}
+
+// setting returns the value of an environment variable, or a default where it is not set.
+func setting[T any](t *testing.T, name string, otherwise T, parse func(string) (T, error)) T {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	value, err := parse(text)
+	require.NoError(t, err, name)
+	return value
 }
 
 func TestSoak(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // reader is a reader of some batches of the same columns.
 func (w *worker) reader() (array.RecordReader, []arrow.RecordBatch) {
-	whole := w.batch(nil)
+	whole := w.batch()
 	var list []arrow.RecordBatch
 	for range w.IntN(6) {
 		from := w.Int64N(whole.NumRows() + 1)
@@ -29,8 +29,8 @@ func (w *worker) reader() (array.RecordReader, []arrow.RecordBatch) {
 	return r, list
 }
 
-// patience is a context that ends soon in one of four rounds.
-func (w *worker) patience() (context.Context, context.CancelFunc) {
+// mayEnd is a context that ends soon in one of four rounds.
+func (w *worker) mayEnd() (context.Context, context.CancelFunc) {
 	if w.IntN(4) == 0 {
 		after := time.Duration(w.Int64N(int64(20 * time.Millisecond)))
 		w.did("for %v", after)
@@ -43,7 +43,7 @@ func (w *worker) patience() (context.Context, context.CancelFunc) {
 func readers(w *worker) {
 	gpu := w.gpu()
 	rdr, want := w.reader()
-	ctx, cancel := w.patience()
+	ctx, cancel := w.mayEnd()
 	defer cancel()
 	src := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
 	r, err := src.CopyTo(ctx, gpu)
@@ -64,6 +64,11 @@ func readers(w *worker) {
 		}
 		w.later(r.Release)
 	}
+	w.consume(ctx, r, want)
+}
+
+// consume compares the batches of a reader, some or all of them, unless ctx ends first.
+func (w *worker) consume(ctx context.Context, r *cdevice.RecordReader, want []arrow.RecordBatch) {
 	n := 0
 	for b, err := range r.All() {
 		if err != nil {
@@ -89,7 +94,7 @@ func asyncStreams(w *worker) {
 	rdr, want := w.reader()
 	r := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
 	w.later(r.Release)
-	ctx, cancel := w.patience()
+	ctx, cancel := w.mayEnd()
 	defer cancel()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	s := got[*cdevice.AsyncStream](w)(cdevice.ImportAsync(ctx, handler, 1+w.IntN(4), cdevice.WithDevice(gpu)))
@@ -105,21 +110,5 @@ func asyncStreams(w *worker) {
 		return
 	}
 	w.later(in.Release)
-	n := 0
-	for b, err := range in.All() {
-		if err != nil {
-			if ctx.Err() == nil {
-				w.ok(err)
-			}
-			return
-		}
-		w.back(want[n], b)
-		if n++; w.IntN(8) == 0 {
-			w.did("closed in the middle")
-			return
-		}
-	}
-	if n != len(want) {
-		w.Fatalf("%d batches of %d", n, len(want))
-	}
+	w.consume(ctx, in, want)
 }

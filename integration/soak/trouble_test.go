@@ -42,7 +42,7 @@ func cancelledCalls(w *worker) {
 	if w.IntN(3) == 0 && !w.kind.poor { // an allocator knows no context, and waits for memory
 		mem = w.pinned[w.IntN(len(w.pinned))]
 	}
-	rec := w.numbers(nil, 1+w.IntN(3), 1+w.size()) // there is always something to wait for
+	rec := w.numbers(1+w.IntN(3), 1+w.size()) // there is always something to wait for
 	b, release := w.sent(rec, gpu, cdevice.WithStream(s))
 	for range 1 + w.IntN(3) {
 		name, never, call := w.call(gpu, s, rec, b)
@@ -148,7 +148,7 @@ func cancelledAllocations(w *worker) {
 		}
 		w.Cleanup(func() { w.ok(m.Free(s)) })
 	}
-	rec := w.numbers(nil, 1, 1+w.size())
+	rec := w.numbers(1, 1+w.size())
 	data := bytesOf(rec, 0)
 	dst := w.memory(gpu, int64(len(data)), s)
 	var e device.Event
@@ -165,7 +165,7 @@ func cancelledAllocations(w *worker) {
 func heldBack(w *worker) {
 	gpu := w.gpu()
 	s, open, held := w.held(gpu)
-	rec := w.numbers(nil, 1, 1+w.size())
+	rec := w.numbers(1, 1+w.size())
 	b, release := w.sent(rec, gpu, cdevice.WithStream(s))
 	exported := w.IntN(6) == 0
 	var c *cdevice.RecordBatch
@@ -235,7 +235,7 @@ func captured(w *worker) {
 	select {
 	case w.captures <- struct{}{}:
 	default:
-		roundTrip(w)
+		copies(w)
 		return
 	}
 	w.Cleanup(func() { <-w.captures })

@@ -20,7 +20,6 @@ const maxThreads = 400
 // usage is the process's use of memory, in bytes, and of threads.
 type usage struct {
 	start, middle, last int64
-	peak                int64
 	threads             int
 }
 
@@ -28,7 +27,6 @@ func (u *usage) begin() { u.start = settledMemory() }
 
 // sample measures now, and once thoroughly when the second half has begun.
 func (u *usage) sample(secondHalf bool) {
-	u.peak = max(u.peak, residentMemory())
 	u.threads = max(u.threads, threads())
 	if secondHalf && u.middle == 0 {
 		u.middle = settledMemory()
@@ -42,8 +40,8 @@ func (u *usage) now() string {
 }
 
 func (u *usage) String() string {
-	return fmt.Sprintf("RSS: %d MiB at the start, %d in the middle, %d at the end, %d at most; threads of Go: %d",
-		u.start>>20, u.middle>>20, u.last>>20, u.peak>>20, u.threads)
+	return fmt.Sprintf("RSS: %d MiB at the start, %d in the middle, %d at the end; threads of Go: %d",
+		u.start>>20, u.middle>>20, u.last>>20, u.threads)
 }
 
 // check fails if memory grew from the first half to the second, or threads without bound.
@@ -75,9 +73,8 @@ func settledMemory() int64 {
 
 func threads() int { return pprof.Lookup("threadcreate").Count() }
 
-// giveUp ends the process with the stacks of all goroutines. The test of the watchdog
-// replaces it.
-var giveUp = func(text string) {
+// giveUp ends the process with the stacks of all goroutines.
+func giveUp(text string) {
 	var stacks bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
 	panic(text + "\n\n" + stacks.String())

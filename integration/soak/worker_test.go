@@ -67,6 +67,7 @@ func (w *worker) round() {
 		w.try(f)
 	}
 	w.tally.round(outcome)
+	w.hang.Reset(noProgress)
 }
 
 // try calls f and reports whether it ended for lack of memory.
