@@ -1,42 +1,48 @@
 """Fields of Arrow's JSON test data format, and columns of random values for them.
 
-A field is made of a name and of what its type needs, and gives its schema(), and a column(rng,
-count) that is drawn from a random.Random. The format is described in Arrow's documentation,
-"Integration Testing". It has no offsets of arrays: a column is a whole array.
+A field gives its schema(), and a column(rng, count) that is drawn from a random.Random. The functions below make fields: of a name, of
+what their type needs, and of nullable and metadata. The format is described in Arrow's documentation, "Integration Testing". It has no
+offsets of arrays: a column is a whole array.
 """
+
+import itertools
 
 NULLS = 0.3  # of the values of a nullable column
 
 
 class Field:
-    """What all fields have. A subclass has type(), fill() and, if it has any, children."""
+    """fill(rng, validity) returns the buffers and children of a column with these valid elements."""
 
-    children = ()
-
-    def __init__(self, name, nullable=True, metadata=None):
-        self.name, self.nullable, self.metadata = name, nullable, metadata or {}
+    def __init__(self, name, type, fill, children=(), nullable=True, metadata=None, dictionary=None):
+        self.name, self.children = name, tuple(children)
+        self.type, self._fill, self._nullable, self._metadata = type, fill, nullable, metadata or {}
+        self._dictionary = dictionary  # and the type of the indices
 
     def schema(self):
         schema = {
             "name": self.name,
-            "nullable": self.nullable,
-            "type": self.type(),
+            "nullable": self._nullable,
+            "type": self.type,
             "children": [child.schema() for child in self.children],
         }
-        if self.metadata:
-            schema["metadata"] = pairs(self.metadata)
+        if self._metadata:
+            schema["metadata"] = pairs(self._metadata)
+        if self._dictionary:
+            dictionary, index = self._dictionary
+            schema["dictionary"] = {"id": dictionary.id, "indexType": index, "isOrdered": False}
         return schema
 
     def column(self, rng, count):
-        column = {"name": self.name, "count": count}
-        column.update(self.fill(rng, count, self.validity(rng, count)))
-        return column
-
-    def validity(self, rng, count):
-        return [int(not self.nullable or rng.random() >= NULLS) for _ in range(count)]
+        validity = [int(not self._nullable or rng.random() >= NULLS) for _ in range(count)]
+        return {"name": self.name, "count": count, **self._fill(rng, validity)}
 
     def dictionaries(self):
         """The dictionaries of the field and its children, a dictionary after those that its values use."""
+        if self._dictionary:
+            dictionary, _ = self._dictionary
+            yield from dictionary.field.dictionaries()
+            yield dictionary
+            return
         for child in self.children:
             yield from child.dictionaries()
 
@@ -45,229 +51,142 @@ def pairs(metadata):
     return [{"key": key, "value": value} for key, value in metadata.items()]
 
 
-def offsets(sizes, wide):
-    """The buffer OFFSET of elements of these sizes."""
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + size)
-    return integers(ends, wide)
-
-
 def integers(values, wide):
     """64-bit integers are strings, because JSON parsers read numbers as float64."""
     return [str(value) for value in values] if wide else list(values)
 
 
-class Null(Field):
-    def type(self):
-        return {"name": "null"}
-
-    def fill(self, rng, count, validity):
-        return {}
+def offsets(sizes, wide=False, first=0):
+    """The buffer OFFSET of elements of these sizes."""
+    return integers(itertools.accumulate(sizes, initial=first), wide)
 
 
-class Values(Field):
+def integer(bits, signed=True):
+    """A type."""
+    return {"name": "int", "isSigned": signed, "bitWidth": bits}
+
+
+def null(name, **rest):
+    return Field(name, {"name": "null"}, lambda rng, validity: {}, **rest)
+
+
+def values(name, type, draw, **rest):
     """A type with one value per element in the buffer DATA: draw(rng) makes one."""
-
-    def __init__(self, name, type, draw, **rest):
-        super().__init__(name, **rest)
-        self._type, self._draw = type, draw
-
-    def type(self):
-        return self._type
-
-    def fill(self, rng, count, validity):
-        return {"VALIDITY": validity, "DATA": [self._draw(rng) for _ in range(count)]}
+    return Field(name, type, lambda rng, validity: {"VALIDITY": validity, "DATA": [draw(rng) for _ in validity]}, **rest)
 
 
-class Text(Field):
+def text(name, draw, show, type, wide=False, **rest):
     """utf8 or binary, with offsets of 64 bits if wide; show makes JSON of bytes."""
 
-    def __init__(self, name, draw, show, type, wide=False, **rest):
-        super().__init__(name, **rest)
-        self._draw, self._show, self._type, self._wide = draw, show, type, wide
+    def fill(rng, validity):
+        drawn = [draw(rng) if valid else b"" for valid in validity]
+        return {"VALIDITY": validity, "OFFSET": offsets(map(len, drawn), wide), "DATA": [show(value) for value in drawn]}
 
-    def type(self):
-        return {"name": ("large" if self._wide else "") + self._type}
-
-    def fill(self, rng, count, validity):
-        values = [self._draw(rng) if valid else b"" for valid in validity]
-        return {
-            "VALIDITY": validity,
-            "OFFSET": offsets(map(len, values), self._wide),
-            "DATA": [self._show(value) for value in values],
-        }
+    return Field(name, {"name": ("large" if wide else "") + type}, fill, **rest)
 
 
-class View(Field):
+def view(name, draw, show, type, **rest):
     """utf8view or binaryview: values of up to 12 bytes are in the view, others in one of several buffers."""
 
-    def __init__(self, name, draw, show, type, **rest):
-        super().__init__(name, **rest)
-        self._draw, self._show, self._type = draw, show, type
-
-    def type(self):
-        return {"name": self._type + "view"}
-
-    def fill(self, rng, count, validity):
+    def fill(rng, validity):
         buffers = []
-        views = [self._view(self._draw(rng) if valid else b"", buffers) for valid in validity]
+        views = [one(draw(rng) if valid else b"", buffers) for valid in validity]
         return {"VALIDITY": validity, "VIEWS": views, "VARIADIC_DATA_BUFFERS": [hexadecimal(bytes(b)) for b in buffers]}
 
-    def _view(self, value, buffers):
+    def one(value, buffers):
         if len(value) <= 12:
-            return {"SIZE": len(value), "INLINED": self._show(value)}
+            return {"SIZE": len(value), "INLINED": show(value)}
         if not buffers or len(buffers[-1]) > 60:
             buffers.append(bytearray())
-        view = {
-            "SIZE": len(value),
-            "PREFIX_HEX": hexadecimal(value[:4]),
-            "BUFFER_INDEX": len(buffers) - 1,
-            "OFFSET": len(buffers[-1]),
-        }
+        place = {"BUFFER_INDEX": len(buffers) - 1, "OFFSET": len(buffers[-1])}
         buffers[-1] += value
-        return view
+        return {"SIZE": len(value), "PREFIX_HEX": hexadecimal(value[:4]), **place}
+
+    return Field(name, {"name": type + "view"}, fill, **rest)
 
 
 def hexadecimal(value):
     return value.hex().upper()
 
 
-class List(Field):
+def list_(name, item, wide=False, spread=False, **rest):
     """Up to four items. With spread, the child has values that no element uses: before and after them, and in nulls."""
 
-    def __init__(self, name, item, wide=False, spread=False, **rest):
-        super().__init__(name, **rest)
-        self.children, self._wide, self._spread = (item,), wide, spread
+    def fill(rng, validity):
+        sizes = [rng.randint(0, 4) if valid or spread else 0 for valid in validity]
+        first, after = (3, 2) if spread else (0, 0)
+        child = item.column(rng, first + sum(sizes) + after)
+        return {"VALIDITY": validity, "OFFSET": offsets(sizes, wide, first), "children": [child]}
 
-    def type(self):
-        return {"name": "largelist" if self._wide else "list"}
-
-    def fill(self, rng, count, validity):
-        sizes = [rng.randint(0, 4) if valid or self._spread else 0 for valid in validity]
-        first = 3 if self._spread else 0
-        ends = [first]
-        for size in sizes:
-            ends.append(ends[-1] + size)
-        values = self.children[0].column(rng, ends[-1] + (2 if self._spread else 0))
-        return {"VALIDITY": validity, "OFFSET": integers(ends, self._wide), "children": [values]}
+    return Field(name, {"name": "largelist" if wide else "list"}, fill, [item], **rest)
 
 
-class ListView(Field):
+def list_view(name, item, wide=False, **rest):
     """Lists whose items are anywhere in the child, in any order, and may be shared."""
 
-    def __init__(self, name, item, wide=False, **rest):
-        super().__init__(name, **rest)
-        self.children, self._wide = (item,), wide
-
-    def type(self):
-        return {"name": "largelistview" if self._wide else "listview"}
-
-    def fill(self, rng, count, validity):
-        length = 2 * count
+    def fill(rng, validity):
+        length = 2 * len(validity)
         sizes = [rng.randint(0, min(4, length)) if valid else 0 for valid in validity]
         starts = [rng.randint(0, length - size) for size in sizes]
-        return {
-            "VALIDITY": validity,
-            "OFFSET": integers(starts, self._wide),
-            "SIZE": integers(sizes, self._wide),
-            "children": [self.children[0].column(rng, length)],
-        }
+        buffers = {"VALIDITY": validity, "OFFSET": integers(starts, wide), "SIZE": integers(sizes, wide)}
+        return {**buffers, "children": [item.column(rng, length)]}
+
+    return Field(name, {"name": "largelistview" if wide else "listview"}, fill, [item], **rest)
 
 
-class FixedSizeList(Field):
-    def __init__(self, name, item, size, **rest):
-        super().__init__(name, **rest)
-        self.children, self._size = (item,), size
+def fixed_size_list(name, item, size, **rest):
+    def fill(rng, validity):
+        return {"VALIDITY": validity, "children": [item.column(rng, len(validity) * size)]}
 
-    def type(self):
-        return {"name": "fixedsizelist", "listSize": self._size}
-
-    def fill(self, rng, count, validity):
-        return {"VALIDITY": validity, "children": [self.children[0].column(rng, count * self._size)]}
+    return Field(name, {"name": "fixedsizelist", "listSize": size}, fill, [item], **rest)
 
 
-class Struct(Field):
-    def __init__(self, name, fields, **rest):
-        super().__init__(name, **rest)
-        self.children = tuple(fields)
+def struct(name, fields, **rest):
+    def fill(rng, validity):
+        return {"VALIDITY": validity, "children": [field.column(rng, len(validity)) for field in fields]}
 
-    def type(self):
-        return {"name": "struct"}
-
-    def fill(self, rng, count, validity):
-        return {"VALIDITY": validity, "children": [child.column(rng, count) for child in self.children]}
+    return Field(name, {"name": "struct"}, fill, fields, **rest)
 
 
-class Map(Field):
-    def __init__(self, name, key, value, sorted=False, entries="entries", **rest):
-        super().__init__(name, **rest)
-        self.children, self._sorted = (Struct(entries, [key, value], nullable=False),), sorted
+def map_(name, key, value, sorted=False, entries="entries", **rest):
+    pair = struct(entries, [key, value], nullable=False)
 
-    def type(self):
-        return {"name": "map", "keysSorted": self._sorted}
-
-    def fill(self, rng, count, validity):
+    def fill(rng, validity):
         sizes = [rng.randint(0, 4) if valid else 0 for valid in validity]
-        return {
-            "VALIDITY": validity,
-            "OFFSET": offsets(sizes, False),
-            "children": [self.children[0].column(rng, sum(sizes))],
-        }
+        return {"VALIDITY": validity, "OFFSET": offsets(sizes), "children": [pair.column(rng, sum(sizes))]}
+
+    return Field(name, {"name": "map", "keysSorted": sorted}, fill, [pair], **rest)
 
 
-class Union(Field):
+def union(name, fields, codes, dense, **rest):
     """A union has no validity of its own, so whether it is nullable is only in the schema."""
 
-    def __init__(self, name, fields, codes, dense, **rest):
-        super().__init__(name, **rest)
-        self.children, self._codes, self._dense = tuple(fields), codes, dense
+    def fill(rng, validity):
+        chosen = [rng.randrange(len(codes)) for _ in validity]
+        column, counts = {"TYPE_ID": [codes[child] for child in chosen]}, [len(chosen)] * len(codes)
+        if dense:
+            column["OFFSET"] = [chosen[:i].count(child) for i, child in enumerate(chosen)]
+            counts = [chosen.count(child) for child in range(len(codes))]
+        return {**column, "children": [field.column(rng, n) for field, n in zip(fields, counts)]}
 
-    def type(self):
-        return {"name": "union", "mode": "DENSE" if self._dense else "SPARSE", "typeIds": self._codes}
-
-    def fill(self, rng, count, validity):
-        chosen = [rng.randrange(len(self._codes)) for _ in range(count)]
-        column = {"TYPE_ID": [self._codes[child] for child in chosen]}
-        counts = [count] * len(self._codes)
-        if self._dense:
-            counts = [0] * len(self._codes)
-            column["OFFSET"] = []
-            for child in chosen:
-                column["OFFSET"].append(counts[child])
-                counts[child] += 1
-        column["children"] = [child.column(rng, n) for child, n in zip(self.children, counts)]
-        return column
+    return Field(name, {"name": "union", "mode": "DENSE" if dense else "SPARSE", "typeIds": codes}, fill, fields, **rest)
 
 
-class RunEndEncoded(Field):
-    def __init__(self, name, bits, values, **rest):
-        super().__init__(name, **rest)
-        self._bits = bits
-        self.children = (Values("run_ends", integer(bits), None, nullable=False), values)
+def run_end_encoded(name, bits, item, **rest):
+    run_ends = values("run_ends", integer(bits), None, nullable=False)
 
-    def type(self):
-        return {"name": "runendencoded"}
-
-    def fill(self, rng, count, validity):
+    def fill(rng, validity):
         ends = []
-        while (ends[-1] if ends else 0) < count:
-            ends.append(min(count, (ends[-1] if ends else 0) + rng.randint(1, 3)))
-        run_ends = {
-            "name": "run_ends",
-            "count": len(ends),
-            "VALIDITY": [1] * len(ends),
-            "DATA": integers(ends, self._bits == 64),
-        }
-        return {"children": [run_ends, self.children[1].column(rng, len(ends))]}
+        while (last := ends[-1] if ends else 0) < len(validity):
+            ends.append(min(len(validity), last + rng.randint(1, 3)))
+        column = {"name": "run_ends", "count": len(ends), "VALIDITY": [1] * len(ends), "DATA": integers(ends, bits == 64)}
+        return {"children": [column, item.column(rng, len(ends))]}
 
-
-def integer(bits, signed=True):
-    return {"name": "int", "isSigned": signed, "bitWidth": bits}
+    return Field(name, {"name": "runendencoded"}, fill, [run_ends, item], **rest)
 
 
 class Dictionary:
-    """A dictionary of count values of a field, for DictionaryEncoded. It has the same values in all batches."""
+    """A dictionary of count values of a field, for dictionary_encoded. It has the same values in all batches."""
 
     def __init__(self, id, field, count):
         self.id, self.field, self.count = id, field, count
@@ -276,23 +195,9 @@ class Dictionary:
         return {"id": self.id, "data": {"count": self.count, "columns": [self.field.column(rng, self.count)]}}
 
 
-class DictionaryEncoded(Field):
-    def __init__(self, name, dictionary, bits, signed=True, **rest):
-        super().__init__(name, **rest)
-        self._dictionary, self._bits, self._signed = dictionary, bits, signed
-        self.children = dictionary.field.children
+def dictionary_encoded(name, dictionary, bits, signed=True, **rest):
+    def fill(rng, validity):
+        return {"VALIDITY": validity, "DATA": integers((rng.randrange(dictionary.count) for _ in validity), bits == 64)}
 
-    def type(self):
-        return self._dictionary.field.type()
-
-    def schema(self):
-        index = {"id": self._dictionary.id, "indexType": integer(self._bits, self._signed), "isOrdered": False}
-        return {**super().schema(), "dictionary": index}
-
-    def fill(self, rng, count, validity):
-        indices = [rng.randrange(self._dictionary.count) for _ in range(count)]
-        return {"VALIDITY": validity, "DATA": integers(indices, self._bits == 64)}
-
-    def dictionaries(self):
-        yield from self._dictionary.field.dictionaries()
-        yield self._dictionary
+    field = dictionary.field
+    return Field(name, field.type, fill, field.children, dictionary=(dictionary, integer(bits, signed)), **rest)

@@ -11,16 +11,16 @@ import random
 
 from columns import (
     Dictionary,
-    DictionaryEncoded,
-    FixedSizeList,
-    List,
-    ListView,
-    Map,
-    Null,
-    RunEndEncoded,
-    Struct,
-    Union,
+    dictionary_encoded,
+    fixed_size_list,
+    list_,
+    list_view,
+    map_,
+    null,
     pairs,
+    run_end_encoded,
+    struct,
+    union,
 )
 from values import (
     UNITS,
@@ -140,48 +140,48 @@ def datetime():
 
 def nested():
     return [
-        List("list", int_("item", 32)),
-        List("list_nonnullable", int_("item", 32, nullable=False), nullable=False),
-        FixedSizeList("fixed_size_list", int_("item", 32), 4),
-        Struct("struct", [int_("f1", 32), utf8("f2")]),
-        Struct("struct_nonnullable", [int_("f1", 32, nullable=False), utf8("f2")], nullable=False),
+        list_("list", int_("item", 32)),
+        list_("list_nonnullable", int_("item", 32, nullable=False), nullable=False),
+        fixed_size_list("fixed_size_list", int_("item", 32), 4),
+        struct("struct", [int_("f1", 32), utf8("f2")]),
+        struct("struct_nonnullable", [int_("f1", 32, nullable=False), utf8("f2")], nullable=False),
     ]
 
 
 def recursive_nested():
     return [
-        List("lists", List("inner_list", int_("item", 16))),
-        List("structs", Struct("inner_struct", [int_("f1", 32), utf8("f2")])),
-        Struct("deep", [FixedSizeList("pairs", Map("map", utf8("key", nullable=False), List("value", boolean("item"))), 2)]),
+        list_("lists", list_("inner_list", int_("item", 16))),
+        list_("structs", struct("inner_struct", [int_("f1", 32), utf8("f2")])),
+        struct("deep", [fixed_size_list("pairs", map_("map", utf8("key", nullable=False), list_("value", boolean("item"))), 2)]),
     ]
 
 
 def nested_large_offsets():
     return [
-        List("large_list", int_("item", 32), True),
-        List("large_list_nonnullable", int_("item", 32), True, nullable=False),
-        List("large_list_nested", List("inner_list", int_("item", 16)), True),
+        list_("large_list", int_("item", 32), True),
+        list_("large_list_nonnullable", int_("item", 32), True, nullable=False),
+        list_("large_list_nested", list_("inner_list", int_("item", 16)), True),
     ]
 
 
 def maps(**names):
     key, value, entries = names.get("key", "key"), names.get("value", "value"), names.get("entries", "entries")
-    inner = Map(value, int_(key, 16, nullable=False), int_(value, 32), entries=entries)
+    inner = map_(value, int_(key, 16, nullable=False), int_(value, 32), entries=entries)
     return [
-        Map("map", utf8(key, nullable=False), int_(value, 32), entries=entries),
-        Map("map_sorted", int_(key, 64, nullable=False), utf8(value), True, entries=entries),
-        Map("map_of_maps", utf8(key, nullable=False), inner, entries=entries),
+        map_("map", utf8(key, nullable=False), int_(value, 32), entries=entries),
+        map_("map_sorted", int_(key, 64, nullable=False), utf8(value), True, entries=entries),
+        map_("map_of_maps", utf8(key, nullable=False), inner, entries=entries),
     ]
 
 
 def unions():
-    of_three = [boolean("f1", nullable=False), int_("f2", 16, False), Null("f3")]
+    of_three = [boolean("f1", nullable=False), int_("f2", 16, False), null("f3")]
     return [
-        Union("sparse", [int_("f1", 32), utf8("f2")], [5, 7], False),
-        Union("dense", [int_("f1", 16), binary("f2")], [10, 20], True),
-        Union("sparse_nonnullable", [float_("f1", "SINGLE", nullable=False), boolean("f2")], [5, 7], False, nullable=False),
-        Union("dense_nonnullable", of_three, [42, 43, 44], True, nullable=False),
-        Union("of_nested", [List("f1", utf8("item")), Struct("f2", [int_("f", 64)])], [0, 1], True),
+        union("sparse", [int_("f1", 32), utf8("f2")], [5, 7], False),
+        union("dense", [int_("f1", 16), binary("f2")], [10, 20], True),
+        union("sparse_nonnullable", [float_("f1", "SINGLE", nullable=False), boolean("f2")], [5, 7], False, nullable=False),
+        union("dense_nonnullable", of_three, [42, 43, 44], True, nullable=False),
+        union("of_nested", [list_("f1", utf8("item")), struct("f2", [int_("f", 64)])], [0, 1], True),
     ]
 
 
@@ -189,19 +189,19 @@ def dictionaries(indices):
     texts, few = Dictionary(0, utf8("text"), 10), Dictionary(1, utf8("few"), 5)
     numbers = Dictionary(2, int_("number", 64), 50)
     return [
-        DictionaryEncoded(f"dict{i}", dictionary, bits, signed)
+        dictionary_encoded(f"dict{i}", dictionary, bits, signed)
         for i, (dictionary, (bits, signed)) in enumerate(zip((texts, few, numbers, texts), indices))
     ]
 
 
 def nested_dictionaries():
     texts = Dictionary(0, utf8("text"), 10)
-    lists = Dictionary(1, List("list", DictionaryEncoded("text", texts, 8)), 30)
-    structs = Dictionary(2, Struct("struct", [DictionaryEncoded("a", texts, 8), DictionaryEncoded("b", texts, 8)]), 30)
+    lists = Dictionary(1, list_("list", dictionary_encoded("text", texts, 8)), 30)
+    structs = Dictionary(2, struct("struct", [dictionary_encoded("a", texts, 8), dictionary_encoded("b", texts, 8)]), 30)
     return [
-        DictionaryEncoded("list_dict", lists, 8),
-        DictionaryEncoded("struct_dict", structs, 8),
-        List("list_of_dict", DictionaryEncoded("item", texts, 16)),
+        dictionary_encoded("list_dict", lists, 8),
+        dictionary_encoded("struct_dict", structs, 8),
+        list_("list_of_dict", dictionary_encoded("item", texts, 16)),
     ]
 
 
@@ -213,15 +213,15 @@ def extensions():
     texts = Dictionary(0, utf8("text"), 5)
     return [
         fixed_size_binary("uuids", 16, metadata=extension("uuid-of-a-test", "uuid-serialized")),
-        DictionaryEncoded("dict_exts", texts, 8, metadata=extension("dict-of-a-test", "dict-serialized")),
+        dictionary_encoded("dict_exts", texts, 8, metadata=extension("dict-of-a-test", "dict-serialized")),
     ]
 
 
 def custom_metadata():
     return [
         utf8("sole", metadata={"key": "value", "": "an empty key", "empty": "", "unicode": "Größe→😀"}),
-        List("list", int_("item", 32, metadata={"of": "the item"}), metadata={"of": "the list"}),
-        Struct("struct", [int_("f1", 32, metadata={"of": "the child"})]),
+        list_("list", int_("item", 32, metadata={"of": "the item"}), metadata={"of": "the list"}),
+        struct("struct", [int_("f1", 32, metadata={"of": "the child"})]),
         utf8("without"),
     ]
 
@@ -230,32 +230,32 @@ def duplicate_names():
     return [
         int_("ints", 8),
         int_("ints", 32),
-        Struct("struct", [int_("", 32), utf8("")]),
-        Struct("struct", [int_("same", 8), float_("same", "DOUBLE")]),
+        struct("struct", [int_("", 32), utf8("")]),
+        struct("struct", [int_("same", 8), float_("same", "DOUBLE")]),
     ]
 
 
-def run_end_encoded():
+def runs():
     return [
-        RunEndEncoded("ree16", 16, int_("values", 32)),
-        RunEndEncoded("ree32", 32, utf8("values")),
-        RunEndEncoded("ree64", 64, float_("values", "SINGLE")),
+        run_end_encoded("ree16", 16, int_("values", 32)),
+        run_end_encoded("ree32", 32, utf8("values")),
+        run_end_encoded("ree64", 64, float_("values", "SINGLE")),
     ]
 
 
 def list_views():
     return [
-        ListView("list_view", int_("item", 32)),
-        ListView("large_list_view", utf8("item"), True),
-        ListView("list_view_of_views", ListView("item", int_("item", 16)), nullable=False),
+        list_view("list_view", int_("item", 32)),
+        list_view("large_list_view", utf8("item"), True),
+        list_view("list_view_of_views", list_view("item", int_("item", 16)), nullable=False),
     ]
 
 
 def spread_lists():
     return [
-        List("list", int_("item", 32), spread=True),
-        List("large_list", utf8("item"), True, spread=True),
-        List("list_of_lists", List("item", boolean("item"), spread=True), spread=True),
+        list_("list", int_("item", 32), spread=True),
+        list_("large_list", utf8("item"), True, spread=True),
+        list_("list_of_lists", list_("item", boolean("item"), spread=True), spread=True),
     ]
 
 
@@ -264,8 +264,8 @@ FILES = [
     File("primitive", [17, 20], primitive()),
     File("primitive_zerolength", [0, 0, 0], primitive()),
     File("primitive_large_offsets", [17, 20], large_offsets()),
-    File("null", [10, 0], [Null("n0"), Null("n1"), int_("int", 32)]),
-    File("null_trivial", [0, 0], [Null("n0")]),
+    File("null", [10, 0], [null("n0"), null("n1"), int_("int", 32)]),
+    File("null_trivial", [0, 0], [null("n0")]),
     File("decimal32", [7, 10], decimals(32, range(1, 10))),
     File("decimal64", [7, 10], decimals(64, range(10, 19))),
     File("decimal128", [7, 10], decimals(128, range(3, 39, 5))),
@@ -286,7 +286,7 @@ FILES = [
     File("custom_metadata", [1], custom_metadata(), {"schema_custom_0": "eh", "schema_custom_1": ""}),
     File("duplicate_fieldnames", [1, 3], duplicate_names()),
     File("extension", [0, 13], extensions()),
-    File("run_end_encoded", [0, 7, 10], run_end_encoded()),
+    File("run_end_encoded", [0, 7, 10], runs()),
     File("binary_view", [0, 7, 256], [*both(binary_view, "binary_view"), *both(utf8_view, "utf8_view")]),
     File("list_view", [0, 7, 256], list_views()),
     # Archery's lists begin at 0 and have no values that no element uses.

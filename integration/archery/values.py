@@ -2,7 +2,7 @@
 
 import string
 
-from columns import Text, Values, View, hexadecimal, integer
+from columns import hexadecimal, integer, text, values, view
 
 UNITS = {"s": "SECOND", "ms": "MILLISECOND", "us": "MICROSECOND", "ns": "NANOSECOND"}
 PER_DAY = {"SECOND": 86400, "MILLISECOND": 86400 * 10**3, "MICROSECOND": 86400 * 10**6, "NANOSECOND": 86400 * 10**9}
@@ -26,21 +26,21 @@ def _bits(bits, signed=True):
 
 
 def boolean(name, **rest):
-    return Values(name, {"name": "bool"}, lambda rng: rng.random() < 0.5, **rest)
+    return values(name, {"name": "bool"}, lambda rng: rng.random() < 0.5, **rest)
 
 
 def int_(name, bits, signed=True, **rest):
-    return Values(name, integer(bits, signed), _bits(bits, signed), **rest)
+    return values(name, integer(bits, signed), _bits(bits, signed), **rest)
 
 
 def float_(name, precision, **rest):
     """Multiples of 1/8 are exact in each precision, and in the three decimals that nanoarrow compares."""
-    return Values(name, {"name": "floatingpoint", "precision": precision}, lambda rng: rng.randint(-800, 800) / 8, **rest)
+    return values(name, {"name": "floatingpoint", "precision": precision}, lambda rng: rng.randint(-800, 800) / 8, **rest)
 
 
 def decimal(name, bits, precision, scale, **rest):
     largest = 10**precision - 1
-    return Values(
+    return values(
         name,
         {"name": "decimal", "precision": precision, "scale": scale, "bitWidth": bits},
         lambda rng: str(rng.choice([0, 1, -1, largest, -largest, rng.randint(-largest, largest)])),
@@ -51,23 +51,23 @@ def decimal(name, bits, precision, scale, **rest):
 def date(name, unit, **rest):
     wide = unit == "MILLISECOND"
     days = _between(-719162, 2932896)  # years 1 to 9999
-    return Values(name, {"name": "date", "unit": unit}, lambda rng: str(days(rng) * 86400000) if wide else days(rng), **rest)
+    return values(name, {"name": "date", "unit": unit}, lambda rng: str(days(rng) * 86400000) if wide else days(rng), **rest)
 
 
 def time(name, unit, **rest):
     bits = 32 if unit in ("SECOND", "MILLISECOND") else 64
-    return Values(name, {"name": "time", "unit": unit, "bitWidth": bits}, _between(0, PER_DAY[unit] - 1, bits == 64), **rest)
+    return values(name, {"name": "time", "unit": unit, "bitWidth": bits}, _between(0, PER_DAY[unit] - 1, bits == 64), **rest)
 
 
 def timestamp(name, unit, timezone=None, **rest):
     type = {"name": "timestamp", "unit": unit}
     if timezone is not None:
         type["timezone"] = timezone
-    return Values(name, type, _bits(64), **rest)
+    return values(name, type, _bits(64), **rest)
 
 
 def duration(name, unit, **rest):
-    return Values(name, {"name": "duration", "unit": unit}, _bits(64), **rest)
+    return values(name, {"name": "duration", "unit": unit}, _bits(64), **rest)
 
 
 def interval(name, unit, **rest):
@@ -81,7 +81,7 @@ def interval(name, unit, **rest):
             "nanoseconds": _between(-(1 << 53) + 1, (1 << 53) - 1)(rng),
         },
     }[unit]
-    return Values(name, {"name": "interval", "unit": unit}, draw, **rest)
+    return values(name, {"name": "interval", "unit": unit}, draw, **rest)
 
 
 def _text(longest):
@@ -93,20 +93,20 @@ def _bytes(longest):
 
 
 def utf8(name, wide=False, **rest):
-    return Text(name, _text(9), bytes.decode, "utf8", wide, **rest)
+    return text(name, _text(9), bytes.decode, "utf8", wide, **rest)
 
 
 def binary(name, wide=False, **rest):
-    return Text(name, _bytes(9), hexadecimal, "binary", wide, **rest)
+    return text(name, _bytes(9), hexadecimal, "binary", wide, **rest)
 
 
 def utf8_view(name, **rest):
-    return View(name, _text(30), bytes.decode, "utf8", **rest)
+    return view(name, _text(30), bytes.decode, "utf8", **rest)
 
 
 def binary_view(name, **rest):
-    return View(name, _bytes(30), hexadecimal, "binary", **rest)
+    return view(name, _bytes(30), hexadecimal, "binary", **rest)
 
 
 def fixed_size_binary(name, width, **rest):
-    return Values(name, {"name": "fixedsizebinary", "byteWidth": width}, lambda rng: hexadecimal(rng.randbytes(width)), **rest)
+    return values(name, {"name": "fixedsizebinary", "byteWidth": width}, lambda rng: hexadecimal(rng.randbytes(width)), **rest)
