@@ -17,17 +17,16 @@ import programs
 import simulator
 
 
-# The other tests are of Numba, which numba-cuda is not: it has other handles, and other
-# objects for contexts.
-_OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_go_dlpack.py", "test_go_extension_core.py", "test_numba_cuda.py"]
-_OF_BOTH = ["test_go_cudaarray.py", "test_go_extension.py", "test_go_ipc.py", "test_go_numba.py", "test_numba_threads.py"]
+# In both environments, as Numba and numba-cuda are two packages; those of cuda-core, which only one of them has; and the others,
+# of nanoarrow and of processes, which are the same in both, once.
+_OF_BOTH = ["test_go_cudaarray.py", "test_go_events.py", "test_go_ipc.py"]
+_OF_CUDA_13 = ["test_go_dlpack.py"]
 
 
 def pytest_ignore_collect(collection_path):
-    if collection_path.suffix != ".py":
+    if collection_path.suffix != ".py" or collection_path.name in _OF_BOTH:
         return None
-    listed = _OF_CUDA_13_ALONE + (_OF_BOTH if cudacore.is_there else [])
-    return any(collection_path.match(name) for name in listed) != cudacore.is_there or None
+    return (collection_path.name in _OF_CUDA_13) != cudacore.is_there or None
 
 
 def settle():
@@ -122,20 +121,6 @@ def other():
     """Another one."""
     with driver.stream() as handle:
         yield handle
-
-
-@pytest.fixture
-def apart():
-    """Such a stream for Numba, which makes none itself but takes those of others."""
-    with driver.stream() as handle:
-        yield cuda.external_stream(handle)
-
-
-@pytest.fixture
-def apart2():
-    """Another one."""
-    with driver.stream() as handle:
-        yield cuda.external_stream(handle)
 
 
 @pytest.fixture

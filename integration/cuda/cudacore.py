@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import importlib.util
-import time
 
 import simulator  # noqa: F401, loads the driver: cuda-bindings asks for libcuda.so.1
 
@@ -11,7 +10,6 @@ import numpy as np
 
 is_there = importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.core") is not None
 if is_there:
-    import cuda.bindings.driver as bindings
     import cuda.core as core
 
 
@@ -52,13 +50,6 @@ def closing(buffer, stream):
         buffer.close(stream)
 
 
-def wait(stream, event):
-    """Makes a stream of cuda-core wait for a CUevent that is not of cuda-core, which
-    Stream.wait does not take."""
-    (error,) = bindings.cuStreamWaitEvent(stream.handle, bindings.CUevent(event), 0)
-    assert error == bindings.CUresult.CUDA_SUCCESS, error
-
-
 def host_view(buffer, dtype="u1"):
     """A buffer that the host can read and write, as an array over the same memory, which
     keeps the buffer."""
@@ -75,10 +66,3 @@ def pinned(values):
     view = host_view(buffer, values.dtype)
     view[:] = values
     return buffer, view
-
-
-def stays_pending(event):
-    """Work that waits for held work is not done soon. Without the wait it is."""
-    for _ in range(10):
-        time.sleep(0.002)
-        assert not event.is_done

@@ -2,7 +2,6 @@
 but of device streams only one that it makes of a plain stream, and none that it reads."""
 
 import ctypes
-import errno
 
 from nanoarrow.c_schema import allocate_c_schema
 from nanoarrow.device import c_device_array
@@ -22,20 +21,10 @@ class Schema:
         return self._schema.__arrow_c_schema__()
 
 
-class Failed(Exception):
-    """The result of a stream's callback."""
-
-    def __init__(self, code, text):
-        super().__init__(f"[{errno.errorcode.get(code, code)}] {text}")
-        self.code = code
-
-
 def next_array(stream, schema):
     """The next array of a stream, as a nanoarrow device array; None at the end."""
     struct = abi.ArrowDeviceArray()
-    code = abi.get_next(stream, struct)
-    if code != 0:
-        raise Failed(code, abi.last_error(stream))
+    assert abi.get_next(stream, struct) == 0, abi.last_error(stream)
     if not abi.is_filled(struct):
         return None
     return c_device_array(capsules.Produced(schema, struct))
@@ -54,13 +43,11 @@ def _move(source, target):
 
 
 class Made:
-    """A device stream made of go.Handed arrays, which it gives in their order. It fails
-    with a number and a text where a test requests it, and records the calls."""
+    """A device stream made of go.Handed arrays, which it gives in their order. It records the calls."""
 
-    def __init__(self, items, device_type=abi.CUDA, fails_after=None, number=errno.EIO, text=b"disk on fire"):
+    def __init__(self, items, device_type=abi.CUDA):
         self.items, self.calls = list(items), []
         self._schema, self._given = items[0], 0
-        self._fails_after, self._number, self._text = fails_after, number, ctypes.create_string_buffer(text)
         self._callbacks = [
             abi.GET(self._get_schema), abi.GET(self._get_next), abi.GET_LAST_ERROR(self._get_last_error), abi.RELEASE(self._release),
         ]  # fmt: skip
@@ -82,8 +69,6 @@ class Made:
     def _get_next(self, _, out):
         self.calls.append("get_next")
         target = abi.ArrowDeviceArray.from_address(out)
-        if self._given == self._fails_after:
-            return self._number
         if self._given == len(self.items):
             target.array.release = None
             return 0
@@ -92,7 +77,7 @@ class Made:
         return 0
 
     def _get_last_error(self, _):
-        return ctypes.addressof(self._text)
+        return None
 
     def _release(self, stream):
         self.calls.append("release")

@@ -11,8 +11,8 @@ NOT_READY = 600
 NON_BLOCKING = 1  # for stream(): does not wait for the legacy default stream, nor the other way round
 DISABLE_TIMING = 2
 
-CONTEXT, MEMORY_TYPE, DEVICE_POINTER, IS_MANAGED, DEVICE_ORDINAL = 1, 2, 3, 8, 9  # attributes of pointers
-HOST, DEVICE = 1, 2  # memory types
+MEMORY_TYPE = 2  # an attribute of pointers
+HOST = 1  # a memory type
 
 handle, address, size = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -60,17 +60,13 @@ def stream(flags=NON_BLOCKING):
         call("cuStreamDestroy_v2", handle(made))
 
 
-@contextlib.contextmanager
-def event(flags=DISABLE_TIMING):
-    made = ask(handle, "cuEventCreate", flags)
-    try:
-        yield made
-    finally:
-        call("cuEventDestroy_v2", handle(made))
-
-
 def record(event, stream):
     call("cuEventRecord", handle(event), handle(stream))
+
+
+def wait(stream, event):
+    """Makes a stream wait for an event."""
+    call("cuStreamWaitEvent", handle(stream), handle(event), 0)
 
 
 def is_complete(event):
@@ -78,16 +74,6 @@ def is_complete(event):
     if result not in (0, NOT_READY):
         raise Error("cuEventQuery", result)
     return result == 0
-
-
-@contextlib.contextmanager
-def memory(count):
-    """Device memory on the current device."""
-    made = ask(address, "cuMemAlloc_v2", size(count))
-    try:
-        yield made
-    finally:
-        call("cuMemFree_v2", address(made))
 
 
 def copy_to_host(target, source, stream):
@@ -106,17 +92,11 @@ class Gate:
 
     def __init__(self, stream):
         self._opened = threading.Event()
-        self._arrived = threading.Event()
         self._function = _HOST_FUNCTION(self._hold)
         call("cuLaunchHostFunc", handle(stream), self._function, None)
 
     def _hold(self, _):
-        self._arrived.set()
         self._opened.wait()
-
-    def arrived(self):
-        """Waits until the stream has come here: nothing before is left to do."""
-        self._arrived.wait()
 
     def open(self):
         self._opened.set()

@@ -20,9 +20,8 @@ import driver
 import machines
 import nano
 
-_cases = {case["name"]: case["type"] for case in golib.ext.cases()["cases"]}
+CASES = [case["name"] for case in golib.ext.cases()["cases"]]
 VARIANTS = golib.ext.cases()["variants"]
-CASES = list(_cases)
 
 # nanoarrow 0.6.0 can hold these and hand them on, but does not know the types.
 UNKNOWN = ("decimal32", "decimal64", "list_view", "large_list_view")
@@ -36,13 +35,7 @@ SOME_STRINGS = ["utf8", "large_binary", "struct_nested", "map", "dictionary_int8
 SOME_STRINGS += ["sparse_union", "dense_union", "run_end_encoded_int32"]
 
 
-def has_strings(name):
-    """Whether a consumer must read the device to know the sizes of buffers."""
-    text = _cases[name].replace("fixed_size_binary", "")
-    return "utf8" in text or "binary" in text
-
-
-# See test_nanoarrow_events.py: where copies to pageable memory are late, nanoarrow
+# See test_nanoarrow_waits.py: where copies to pageable memory are late, nanoarrow
 # reads sizes too early.
 SIZES_CAN_BE_READ = [name for name in machines.MACHINES if name != "random"]
 
@@ -92,11 +85,12 @@ _counting = []  # release callbacks must live until they are called
 
 
 class Handed:
-    """The array of a producer, for one consumer: counts its releases."""
+    """The array of a producer, for one consumer: counts its releases. What it was copied from lives until it is released."""
 
-    def __init__(self, source):
+    def __init__(self, source, copied_from=None):
         self._schema, self._array = source.__arrow_c_device_array__()
         self._releases = abi.count_releases(self.struct)
+        self._releases.copied_from = copied_from
         _counting.append(self._releases)
 
     @property
@@ -148,7 +142,8 @@ def handed_by_nanoarrow(host, stream, device_type=abi.CUDA, device=0):
     array by its buffers: without any, the event is destroyed too early (nanoarrow
     0.6.0)."""
     with nano.View(host) as view:
-        return Handed(view.copy(nano.resolve(device_type, device), stream))
+        # A driver may read pageable memory when the call has returned.
+        return Handed(view.copy(nano.resolve(device_type, device), stream), copied_from=host)
 
 
 def copied_by_nanoarrow(name, variant, stream, device_type=abi.CUDA, device=0, kind=golib.GoArray):

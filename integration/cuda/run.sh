@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Numba and nanoarrow, as their authors publish them, on the simulated CUDA driver:
-# by themselves, and with arrays on the device that Go makes and takes, also as
-# arguments and results of Go functions in Python.
+# Numba, nanoarrow and cuda-core, as their authors publish them, on the simulated CUDA
+# driver, with arrays on the device that Go makes and takes, also as arguments and
+# results of Go functions in Python.
 #
 #   integration/cuda/run.sh [--cuda-13] [ARGUMENT...]   arguments go to pytest
 #
 # With --cuda-13: numba-cuda and cuda-core, over cuda-bindings, on a simulated
 # driver of CUDA 13. Numba and numba-cuda cannot be in one environment, so there
-# are two, and each runs the tests of its packages; see conftest.py.
+# are two. Tests of nanoarrow, which are the same in both, run in the first only; see
+# conftest.py.
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others). venv.sh makes the Python
 # environment with the packages.

@@ -22,12 +22,6 @@ if is_simulator:
     library.cudasim_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int]
     library.cudasim_fail.restype = None
     library.cudasim_failed.argtypes = [ctypes.POINTER(ctypes.c_char_p)]
-    library.cudasim_pause.restype = None
-    library.cudasim_resume.restype = None
-    library.cudasim_event_hold.argtypes = [ctypes.c_void_p]
-    library.cudasim_event_fire.argtypes = [ctypes.c_void_p]
-    library.cudasim_calls.argtypes = [ctypes.c_char_p]
-    library.cudasim_calls.restype = ctypes.c_uint64
     library.cudasim_report.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.cudasim_report.restype = ctypes.c_size_t
 
@@ -46,11 +40,6 @@ def report():
         if needed <= size:
             return json.loads(text.value)
         size = needed
-
-
-def calls(function=None):
-    """Calls so far of a function, named without _v2 and the like; of all if None."""
-    return library.cudasim_calls(function.encode() if function else None)
 
 
 class Counted:
@@ -84,27 +73,3 @@ def failing(function, result, k=1):
         assert name.value.decode() == function
     finally:
         library.cudasim_fail(None, 0, 0)
-
-
-@contextlib.contextmanager
-def paused():
-    """No stream starts another operation inside."""
-    library.cudasim_pause()
-    try:
-        yield
-    finally:
-        library.cudasim_resume()
-
-
-@contextlib.contextmanager
-def held(event):
-    """Records of an event complete only after the end, or after fire(event)."""
-    assert library.cudasim_event_hold(event) == 0
-    try:
-        yield
-    finally:
-        assert library.cudasim_event_fire(event) == 0
-
-
-def fire(event):
-    assert library.cudasim_event_fire(event) == 0

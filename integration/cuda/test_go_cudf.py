@@ -61,17 +61,6 @@ def test_pylibcudf_takes_the_device_path(kind):
     reader.close()
 
 
-def test_structs_are_as_libcudf_reads_them():
-    """No offsets, exact null counts, and the struct is moved out of the capsule."""
-    made = numbers_and_text()[1:3]
-    held = plc.Table.from_arrow(made.for_cudf())
-    root = held.array.array
-    assert (root.offset, root.length, root.n_children) == (0, 2, 2)
-    assert [root.children[i].contents.null_count for i in range(2)] == [1, 1]
-    assert [root.children[i].contents.offset for i in range(2)] == [0, 0]
-    assert read(held, made.schema) == [{"n": None, "t": "bb"}, {"n": 3, "t": None}]
-
-
 def test_streams_are_passed_on_batch_by_batch():
     made = numbers_and_text()
     reader = ext.echo_reader([made, made[:1], made])
@@ -153,34 +142,3 @@ def test_memory_ends_with_a_release_on_another_thread():
         thread.join()
     go.settle()
     assert extension.settled() == {}
-
-
-def offsets(array):
-    """The offsets buffer of an array of Go's."""
-    return list(nanoarrow.c_array(array.to_host()).view().buffer(1))
-
-
-def test_null_strings_become_empty():
-    """nanoarrow allows what libcudf's functions do not expect: here, a null over two bytes."""
-    text = nanoarrow.c_array_from_buffers(
-        nanoarrow.string(), 3, [nanoarrow.c_buffer([True, False, True], nanoarrow.bool_()), nanoarrow.c_buffer([0, 1, 3, 4], nanoarrow.int32()), b"abbc"]
-    )
-    made = ext.echo_array(text).to_device("cuda:0")
-    assert offsets(made) == [0, 1, 3, 4]
-    fitted = made.for_cudf()
-    assert offsets(fitted) == [0, 1, 1, 2]
-    assert nanoarrow.Array(fitted.to_host()).to_pylist() == ["a", None, "c"]
-
-
-def test_lists_of_a_fixed_size_are_lists():
-    pairs = nanoarrow.c_array_from_buffers(
-        nanoarrow.fixed_size_list(nanoarrow.int64(), 2), 2, [None], children=[nanoarrow.c_array([1, 2, 3, 4], nanoarrow.int64())]
-    )
-    made = ext.echo_array(pairs).to_device("cuda:0")
-    fitted = made.for_cudf()
-    assert fitted.type.startswith("list<") and offsets(fitted) == [0, 2, 4]
-    held = plc.Column.from_arrow(fitted)
-    assert held.schema.format == b"+l"
-    back = ext.echo_array(held.shared(nanoarrow.list_(nanoarrow.int64()))).from_cudf(nanoarrow.c_schema(made))
-    assert back.type == made.type
-    assert nanoarrow.Array(back.to_host()).to_pylist() == [[1, 2], [3, 4]]

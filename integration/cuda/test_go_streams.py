@@ -2,12 +2,14 @@
 Go copies to the device; Go reads arrays of nanoarrow as a stream."""
 
 import contextlib
+import ctypes
 
 import golib
+import nanoarrow as na
 import pytest
-from golib import GoBatch, GoError
+from golib import GoBatch
 from gostream import GoStream, released, wait_until
-from nanoarrow.device import DeviceType
+from nanoarrow.device import DeviceType, c_device_array
 from numba import cuda
 
 import abi
@@ -15,13 +17,11 @@ import devicestreams
 import driver
 import go
 import nano
-import simulator
 
 pytestmark = pytest.mark.usefixtures("golang")
 
 SOME = [*go.SOME_PLAIN[1:], *go.SOME_STRINGS]
 WHOLE = ["valid", "nulls", "sliced"]
-INVALID_VALUE = 1  # a CUresult
 
 
 @contextlib.contextmanager
@@ -41,9 +41,9 @@ def nothing_is_read():
     return stats["sources"] == stats["imported_streams"] == stats["exported_streams"] == 0
 
 
-def made_on(stream, name, variant, **options):
+def made_on(stream, name, variant):
     """A device stream of three copies that nanoarrow makes on a CUDA stream."""
-    return devicestreams.Made([go.copied_by_nanoarrow(name, variant, stream, kind=GoBatch) for _ in range(3)], **options)
+    return devicestreams.Made([go.copied_by_nanoarrow(name, variant, stream, kind=GoBatch) for _ in range(3)])
 
 
 def all_released(made):
@@ -127,31 +127,6 @@ def test_arrays_outlive_their_stream(stream):
     for array in arrays:
         assert go.difference(go.copy_by_nanoarrow(array, stream), "int64", "nulls", GoBatch) == ""
     del array
-
-
-def test_error_behind_batches():
-    with GoBatch.make("int64", "valid") as item:
-        with GoStream.of([item] * 2, how="function", fails_after=2, failure="panic", message="disk on fire") as source:
-            with source.copy_to(abi.CUDA) as there, there.exported() as exported:
-                source.release()
-                schema = devicestreams.Schema(exported)
-                arrays = [devicestreams.next_array(exported, schema) for _ in range(2)]
-                for _ in range(2):
-                    with pytest.raises(devicestreams.Failed, match=r"^\[EIO\] cdevice: panic: disk on fire$"):
-                        devicestreams.next_array(exported, schema)
-        wait_until(nothing_is_read)
-    del arrays
-
-
-@pytest.mark.simulator
-def test_error_of_the_driver_is_an_error_of_the_stream():
-    """Its text names the call that failed."""
-    with GoBatch.make("int64", "valid") as item, GoStream.of([item] * 3, how="function") as source:
-        with simulator.failing("cuMemAllocFromPoolAsync", INVALID_VALUE), source.copy_to(abi.CUDA) as there:
-            with there.exported() as exported, pytest.raises(devicestreams.Failed, match="CUDA_ERROR_INVALID_VALUE"):
-                devicestreams.next_array(exported, None)
-        source.release()
-        wait_until(nothing_is_read)
 
 
 # From nanoarrow to Go.
@@ -238,7 +213,7 @@ def test_handed_on_by_go(stream):
 @pytest.mark.parametrize("taken", range(5))
 def test_go_releases_at_any_time(prefetch, taken, stream):
     made = made_on(stream, "int64", "valid")
-    driver.call("cuStreamSynchronize", driver.handle(stream))  # see test_array_that_nobody_read
+    driver.call("cuStreamSynchronize", driver.handle(stream))  # see test_nanoarrow_waits.py
     with GoStream.take(made.address, prefetch=prefetch) as there:
         with released(filter(None, [there.next() for _ in range(taken)])) as items:
             there.release()
@@ -265,30 +240,6 @@ def test_copied_on_by_go(stream, other):
     assert all_released(made)
 
 
-@pytest.mark.parametrize("after", [0, 1, 3])
-def test_error_of_the_producer(after, stream):
-    made = made_on(stream, "int64", "valid", fails_after=after)
-    with GoStream.take(made.address) as there, released(there.next() for _ in range(after)) as items:
-        for _ in range(2):
-            with pytest.raises(GoError, match=r"get_next: input/output error \(errno 5\): disk on fire$"):
-                there.next()
-        for item in items:
-            item.wait()
-    assert made.calls == ["get_schema"] + ["get_next"] * (after + 1) + ["release"]
-    driver.call("cuStreamSynchronize", driver.handle(stream))
-
-
-def test_array_of_another_device_ends_the_stream(stream):
-    items = [go.copied_by_nanoarrow("int64", "valid", stream, t, kind=GoBatch) for t in (abi.CUDA, abi.CUDA_HOST)]
-    made = devicestreams.Made(items)
-    with GoStream.take(made.address) as there, there.next() as first:
-        first.wait()
-        items[1].wait()
-        with pytest.raises(GoError, match=r"get_next\.ArrowDeviceArray\.device_type = 3, want 2"):
-            there.next()
-    assert all_released(made)
-
-
 def test_page_locked_stream(stream):
     made = devicestreams.Made(
         [go.copied_by_nanoarrow("utf8", "nulls", stream, abi.CUDA_HOST, kind=GoBatch) for _ in range(2)], device_type=abi.CUDA_HOST
@@ -302,3 +253,44 @@ def test_page_locked_stream(stream):
                 assert go.difference(array, "utf8", "nulls", GoBatch) == ""
             del array
     assert all_released(made)
+
+
+# The device stream of nanoarrow's C library: a plain stream, whose arrays are said to be on a device. It makes them so one by one,
+# without events.
+
+
+@pytest.mark.machines("in_order")
+@pytest.mark.parametrize("name", go.HANDED_ON)
+def test_plain_stream_of_nanoarrow(name):
+    for variant in go.VARIANTS:
+        with GoBatch.make(name, variant) as made:
+            stream = nano.device_stream([c_device_array(made)] * 2, nano.resolve(nano.CPU, 0))
+            with abi.owned(stream), GoStream.take(ctypes.addressof(stream), full_validation=True) as there:
+                assert there.describe()["device"] == "cpu"
+                with released(there) as items:
+                    assert [item.difference(made) for item in items] == ["", ""], variant
+
+
+@pytest.mark.machines("in_order")
+def test_plain_stream_of_arrays_of_nanoarrow():
+    sources = [c_device_array(na.c_array(values, na.int64())) for values in ([1, None], [], [3])]
+    stream = nano.device_stream(sources, nano.resolve(nano.CPU, 0))
+    with GoStream.take(ctypes.addressof(stream), of_arrays=True) as there, released(there) as items:
+        assert [item.values() for item in items] == [[1, None], [], [3]]
+        del sources
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_device_stream_of_nanoarrow(name, stream):
+    """It has no events, so its arrays must be complete; and no end, see test_nanoarrow_waits.py."""
+    handed = [go.copied_by_nanoarrow(name, "nulls", stream, kind=GoBatch) for _ in range(2)]
+    for item in handed:
+        item.wait()
+    given = nano.device_stream(handed, nano.resolve(nano.CUDA, 0))
+    with GoStream.take(ctypes.addressof(given)) as there, released([there.next(), there.next()]) as items:
+        there.release()
+        for item in items:
+            assert item.describe()["device"] == "cuda:0"
+            assert item.ready()
+            assert go.device_difference(item, name, "nulls") == ""
+    go.settle()

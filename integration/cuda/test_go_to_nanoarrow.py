@@ -18,7 +18,6 @@ import simulator
 pytestmark = pytest.mark.usefixtures("golang")
 
 
-
 def arrives(name, stream, device=0, kind=golib.GoArray):
     for variant in go.VARIANTS:
         with go.on_device(name, variant, device, kind=kind) as made:
@@ -52,24 +51,17 @@ def test_record_batch_arrives(name, stream):
     arrives(name, stream, kind=golib.GoBatch)
 
 
+@pytest.mark.machines(*go.SIZES_CAN_BE_READ)
 def test_values_as_nanoarrow_reads_them(stream):
     """Not by a comparison in Go: as the first test of all."""
-    with go.on_device("int32", "nulls") as made:
-        array = c_device_array(made)
-        assert nano.values(go.copy_by_nanoarrow(array, stream)) == [1, None, 3, 4, 5, 6, 7, None]
-    with go.on_device("list", "sliced") as made:
-        array = c_device_array(made)
-        assert nano.values(go.copy_by_nanoarrow(array, stream)) == [[], [5, None, 6], [7, 8]]
-
-
-@pytest.mark.machines(*go.SIZES_CAN_BE_READ)
-def test_strings_as_nanoarrow_reads_them(stream):
-    want = ["a", None, "", "a text that is longer than twelve bytes", "äöü", "another one of more than twelve", None]
-    with go.on_device("utf8", "nulls") as made:
-        array = c_device_array(made)
+    words = ["a", None, "", "a text that is longer than twelve bytes", "äöü", "another one of more than twelve", None]
+    numbers = [1, None, 3, 4, 5, 6, 7, None]
+    for name, variant, want in ("int32", "nulls", numbers), ("list", "sliced", [[], [5, None, 6], [7, 8]]), ("utf8", "nulls", words):
+        with go.on_device(name, variant) as made:
+            array = c_device_array(made)
         assert nano.values(go.copy_by_nanoarrow(array, stream)) == want
-        with nano.View(array, stream) as view:
-            assert view.sizes == [1, 32, len("".join(filter(None, want)).encode())]
+    with nano.View(array, stream) as view:
+        assert view.sizes == [1, 32, len("".join(filter(None, words)).encode())]
 
 
 @pytest.mark.machines("random")
@@ -199,22 +191,22 @@ def test_memory_is_kept_for_work_of_the_caller(stream):
     assert target.tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_slices_on_the_device(stream):
-    """Go cuts device memory without a copy: offsets that nanoarrow adds."""
-    with go.on_device("int64", "valid") as made, made.slice(2, 5) as part:
-        array = c_device_array(part)
-        assert (array.array.offset, array.array.length) == (2, 3)
-        assert nano.values(go.copy_by_nanoarrow(array, stream)) == [3, 4, 5]
-    with go.on_device("bool", "nulls") as made, made.slice(1, 6) as part:
-        array = c_device_array(part)
-        assert nano.values(go.copy_by_nanoarrow(array, stream)) == [None, True, True, False, True]
-
-
 @pytest.mark.machines(*go.SIZES_CAN_BE_READ)
-def test_slices_of_strings_on_the_device(stream):
-    with go.on_device("utf8", "nulls") as made, made.slice(1, 3) as part, part.slice(0, 1) as null:
-        assert nano.values(go.copy_by_nanoarrow(c_device_array(part), stream)) == [None, ""]
-        assert nano.values(go.copy_by_nanoarrow(c_device_array(null), stream)) == [None]
+@pytest.mark.parametrize(
+    "name, variant, i, j, want",
+    [
+        ("int64", "valid", 2, 5, [3, 4, 5]),
+        ("bool", "nulls", 1, 6, [None, True, True, False, True]),
+        ("utf8", "nulls", 1, 3, [None, ""]),
+        ("utf8", "nulls", 1, 2, [None]),
+    ],
+)
+def test_slices(name, variant, i, j, want, stream):
+    """Go cuts device memory without a copy: offsets that nanoarrow adds."""
+    with go.on_device(name, variant) as made, made.slice(i, j) as part:
+        array = c_device_array(part)
+        assert (array.array.offset, array.array.length) == (i, j - i)
+        assert nano.values(go.copy_by_nanoarrow(array, stream)) == want
 
 
 def test_columns_of_a_batch(stream):
