@@ -26,8 +26,8 @@ def device_array(struct):
 
 
 class Produced:
-    """An array on a device that can be taken once, as a stranger hands it over:
-    two capsules and no more."""
+    """An array on a device that can be taken once, from a producer
+    that Go knows nothing of: two capsules and no more."""
 
     def __init__(self, schema, struct):
         self._schema = schema  # any object that has __arrow_c_schema__

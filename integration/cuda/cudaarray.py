@@ -33,25 +33,25 @@ class Exported:
         self.__cuda_array_interface__ = _dict(interface)
 
 
-class _Lent:
+class _Borrowed:
     """An object that Go borrows, and drops when it has released the memory."""
 
     def __init__(self, source):
         self._source, self.__cuda_array_interface__ = source, source.__cuda_array_interface__
 
 
-_lent = []  # references to them
+_borrowed = []  # references to them
 
 
 def end():
     """Checks that Go has dropped what it borrowed."""
-    assert [lent for lent in _lent if lent()] == []
-    _lent.clear()
+    assert [borrowed for borrowed in _borrowed if borrowed()] == []
+    _borrowed.clear()
 
 
 def taken(source):
     """An array of Go's over the memory of an object, and a function that reports whether Go has released it."""
-    lent = _Lent(source)
-    released = weakref.ref(lent)
-    _lent.append(released)
-    return golib.GoArray(golib.ext.echo_array(lent)), lambda: released() is None
+    borrowed = _Borrowed(source)
+    released = weakref.ref(borrowed)
+    _borrowed.append(released)
+    return golib.GoArray(golib.ext.echo_array(borrowed)), lambda: released() is None

@@ -19,7 +19,7 @@ import simulator
 pytestmark = pytest.mark.usefixtures("golang")
 
 UNKNOWN = 999  # CUDA_ERROR_UNKNOWN
-PATIENCE = 30  # seconds, until a test fails whose other side does not come
+TIMEOUT = 30  # seconds, until a test fails whose other side does not come
 
 
 class Consumer:
@@ -57,10 +57,10 @@ class Consumer:
     def wait_for_tasks(self, count):
         """The end is one too."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.tasks) == count, PATIENCE)
+            assert self._changed.wait_for(lambda: len(self.tasks) == count, TIMEOUT)
 
     def wait_for_release(self):
-        assert self._released.wait(PATIENCE)
+        assert self._released.wait(TIMEOUT)
 
     def extract(self, index, out=None):
         """The result of the task."""

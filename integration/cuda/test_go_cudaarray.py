@@ -100,6 +100,15 @@ def test_numba_waits_for_go(stream, other, which):
         del view, exported
 
 
+@pytest.mark.parametrize("which", [1, 2, None], ids=["legacy", "per_thread", "a_stream"])
+def test_numba_reads_behind_go(stream, other, which):
+    """With nothing held back and no wait of the host: the simulator reports a read that no event orders behind Go's copy."""
+    with go.on_device("int64", "valid", stream=stream) as array:
+        view = cuda.as_cuda_array(Exported(array, which or other), sync=False)
+        np.testing.assert_array_equal(read(view), np.arange(1, 8))
+        del view
+
+
 def test_numba_does_not_wait_when_told_not_to(stream, other):
     """Its stream does."""
     target = pinned(np.zeros(7, "i8"))

@@ -192,7 +192,7 @@ def test_memory_is_released_after_the_work_of_the_caller(stream, other):
 
 
 @pytest.mark.parametrize("thread", ["own", "other"])
-def test_released_once_whoever_holds_it(thread, stream):
+def test_released_once(thread, stream):
     handed = numbers(stream)
     taken = golib.GoArray.from_arrow(handed)
     parts = [taken.slice(i, i + 10) for i in range(0, 100, 10)]
