@@ -75,7 +75,7 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 // run is the whole of a machine: the work, then the proof that nothing is left.
 func (c *crew) run() {
 	c.hang = time.AfterFunc(noProgress, func() {
-		giveUp(fmt.Sprintf("%s, machine %q: no round ended for %v", c.plan, c.kind.name, noProgress))
+		abort(fmt.Sprintf("%s, machine %q: no round ended for %v", c.plan, c.kind.name, noProgress))
 	})
 	defer c.hang.Stop()
 	c.pace = within.MeasurePace()

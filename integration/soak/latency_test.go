@@ -29,10 +29,10 @@ type lateness struct {
 
 // watch records the stacks of all goroutines if the call has not returned after that time: once it
 // returns, the cause is gone. It does so for few calls of a machine.
-func (l *latency) watch(patience time.Duration) (stop func() (stacks string)) {
+func (l *latency) watch(bound time.Duration) (stop func() (stacks string)) {
 	var text bytes.Buffer
 	done := make(chan struct{})
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(bound, func() {
 		defer close(done)
 		if l.watched.Add(1) <= 4*maxFailures {
 			_ = pprof.Lookup("goroutine").WriteTo(&text, 1)
@@ -110,7 +110,7 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 	defer cancel()
 	stop := w.latency.watch(after + w.plan.bound)
 	hangs := time.AfterFunc(after+noProgress, func() {
-		giveUp(fmt.Sprintf("%s, machine %q: %s has not returned %v after the end of its context", w.plan, w.kind.name, what, noProgress))
+		abort(fmt.Sprintf("%s, machine %q: %s has not returned %v after the end of its context", w.plan, w.kind.name, what, noProgress))
 	})
 	defer hangs.Stop()
 	err := do(ctx)

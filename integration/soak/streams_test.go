@@ -29,8 +29,8 @@ func (w *worker) reader() (array.RecordReader, []arrow.RecordBatch) {
 	return r, list
 }
 
-// mayEnd is a context that ends soon in one of four rounds.
-func (w *worker) mayEnd() (context.Context, context.CancelFunc) {
+// roundContext returns a context that ends soon in one of four rounds.
+func (w *worker) roundContext() (context.Context, context.CancelFunc) {
 	if w.IntN(4) == 0 {
 		after := time.Duration(w.Int64N(int64(20 * time.Millisecond)))
 		w.did("for %v", after)
@@ -43,7 +43,7 @@ func (w *worker) mayEnd() (context.Context, context.CancelFunc) {
 func readers(w *worker) {
 	gpu := w.gpu()
 	rdr, want := w.reader()
-	ctx, cancel := w.mayEnd()
+	ctx, cancel := w.roundContext()
 	defer cancel()
 	src := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
 	r, err := src.CopyTo(ctx, gpu)
@@ -94,7 +94,7 @@ func asyncStreams(w *worker) {
 	rdr, want := w.reader()
 	r := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
 	w.later(r.Release)
-	ctx, cancel := w.mayEnd()
+	ctx, cancel := w.roundContext()
 	defer cancel()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	s := got[*cdevice.AsyncStream](w)(cdevice.ImportAsync(ctx, handler, 1+w.IntN(4), cdevice.WithDevice(gpu)))

@@ -73,8 +73,8 @@ func settledMemory() int64 {
 
 func threads() int { return pprof.Lookup("threadcreate").Count() }
 
-// giveUp ends the process with the stacks of all goroutines.
-func giveUp(text string) {
+// abort ends the process with the stacks of all goroutines.
+func abort(text string) {
 	var stacks bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
 	panic(text + "\n\n" + stacks.String())

@@ -97,15 +97,15 @@ func (s *server) sees() (message map[string]any) {
 	return message
 }
 
-// let lets a request go that is held back.
-func (s *server) let() {
+// resume lets the server continue a request that it holds back.
+func (s *server) resume() {
 	s.t.Helper()
 	_, err := io.WriteString(s.input, "go\n")
 	require.NoError(s.t, err)
 }
 
-// gone waits for the end of a process that was killed.
-func (s *server) gone() {
+// awaitKilled waits for the end of a process that was killed.
+func (s *server) awaitKilled() {
 	s.t.Helper()
 	s.killed = true
 	for range s.lines {

@@ -47,7 +47,7 @@ func TestContextEndsDuringInfer(t *testing.T) {
 	assert.ErrorContains(t, err, "perhaps still written to")
 
 	within.Context(t, "Unregister, while the server uses the region", func(ctx context.Context) error { return s.Unregister(ctx, out) })
-	s.let()
+	s.resume()
 	require.NoError(t, s.Unregister(bounded(t), out))
 	require.NoError(t, s.Register(bounded(t), out))
 	request.Model = "next"
@@ -60,12 +60,12 @@ func TestServerIsKilled(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	s, request, failed := begin(t, bounded(t), "die")
 	request.Inputs[0].Close() // the request holds it
-	s.let()
+	s.resume()
 	within.Seconds(t, "Infer", func() error {
 		assert.Equal(t, codes.Unavailable, status.Code(<-failed))
 		return nil
 	})
-	s.gone()
+	s.awaitKilled()
 	assert.Equal(t, codes.Unavailable, status.Code(s.Unregister(bounded(t), request.Inputs[0])))
 	_, err := s.Infer(bounded(t), request)
 	assert.ErrorContains(t, err, `Request.Outputs("out") = perhaps still written to`)

@@ -79,7 +79,7 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 
 // Unregister makes the server close a region. When it returns nil, the server has closed it, and the region may be closed. It
 // first waits for calls of Infer of this client that use the region. Since a server keeps a region open for requests whose
-// callers have gone, it then polls its status until the server does not list it. If ctx ends the wait, call it again.
+// calls have ended, it then polls its status until the server does not list it. If ctx ends the wait, call it again.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err

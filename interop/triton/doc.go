@@ -35,7 +35,7 @@
 // # Ownership
 //
 // A region retains its memory until Close. It must not be closed while the server has it open, which a server does as long as
-// requests use it, even after their callers have gone: [Client.Unregister] returns once the server has closed it. If the server
+// requests use it, even after their calls have ended: [Client.Unregister] returns once the server has closed it. If the server
 // has died, Unregister returns an error of the connection, and Close is safe. A batch of Outputs retains their memory.
 //
 // Memory in the pool of the GPU cannot be shared, nor can pinned, managed or host memory: CopyTo with Device.Shareable makes a
