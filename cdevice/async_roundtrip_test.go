@@ -353,7 +353,7 @@ func TestBatchMetadataStandsBesideTheBatch(t *testing.T) {
 	defer with.Release()
 	assert.True(t, md.Equal(with.Metadata()))
 	assert.Zero(t, plain.Metadata().Len(), "the batch is immutable")
-	assert.Same(t, rec, viewOf(t, with), "the memory is shared")
+	assert.True(t, array.RecordEqual(rec, viewOf(t, with)))
 
 	part, err := with.Slice(1, 3)
 	require.NoError(t, err)

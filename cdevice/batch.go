@@ -79,8 +79,9 @@ func (b *RecordBatch) NumRows() int64 { return b.rows }
 // NumCols returns the number of columns.
 func (b *RecordBatch) NumCols() int { return b.columns.Len() }
 
-// Metadata returns the metadata that the producer of an asynchronous stream passed with this batch, or
-// that of [RecordBatch.WithMetadata]; otherwise it is empty. It is not part of the schema.
+// Metadata returns the metadata of this batch, which is not part of the schema: that of the record batch that was
+// wrapped (arrow.RecordBatchWithMetadata), that of [RecordBatch.WithMetadata], or what the producer of an
+// asynchronous stream passed with the batch. Otherwise it is empty.
 func (b *RecordBatch) Metadata() arrow.Metadata {
 	if b.metadata == nil {
 		return arrow.Metadata{}
@@ -89,13 +90,23 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 }
 
 // WithMetadata returns a batch that shares this batch's memory and has the metadata, which
-// [ExportAsync] passes on with it. Other exports, slices and selections drop the metadata; copies to a
-// device keep it. The result is owned by the caller. WithMetadata panics if the batch was released.
+// [ExportAsync] passes on with it. Other exports, slices and selections drop the metadata; copies and
+// [RecordBatch.HostView] keep it. The result is owned by the caller. WithMetadata panics if the batch was released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 	b.mustHold(fielderr.OpRead)
 	with := b.located(b.mem, b.at())
-	with.metadata = &md
+	with.setMetadata(md)
+	if !md.Equal(b.Metadata()) {
+		with.host = nil // which has its own
+	}
 	return with
+}
+
+// setMetadata sets the metadata of a batch that no other goroutine has yet.
+func (b *RecordBatch) setMetadata(md arrow.Metadata) {
+	if b.metadata = nil; md.Len() > 0 {
+		b.metadata = &md
+	}
 }
 
 // Column returns column i as an array that shares the batch's memory. The result is owned by the

@@ -11,15 +11,58 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
 func TestHostViewOfAWrappedBatchIsTheBatch(t *testing.T) {
 	rec := twoColumns(t)
 	assert.Same(t, rec, viewOf(t, wrap(t, rec)))
+}
+
+// The metadata of a record batch that is wrapped goes with its copies and views, and not with another's. The second schema
+// has a type that is wrapped by way of its nodes.
+func TestMetadataOfAWrappedBatch(t *testing.T) {
+	checkLeaks(t)
+	pinned := cudatest.One(t, cudasim.Options{}).GPUs[0].Pinned()
+	md, other := arrow.NewMetadata([]string{"k"}, []string{"v"}), arrow.NewMetadata([]string{"l"}, []string{"w"})
+	of := func(rec arrow.RecordBatch) arrow.Metadata { return rec.(arrow.RecordBatchWithMetadata).Metadata() }
+	for _, dt := range []arrow.DataType{arrow.PrimitiveTypes.Int8, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int8)} {
+		column := fromJSON(t, dt, `[1,1,2]`)
+		schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: dt, Nullable: true}}, nil)
+		rec := array.NewRecordBatchWithMetadata(schema, []arrow.Array{column}, 3, md)
+		defer rec.Release()
+		b := wrap(t, rec)
+		assert.Equal(t, md, b.Metadata())
+		copied, err := b.CopyToHost(background, nil)
+		require.NoError(t, err)
+		defer copied.Release()
+		assert.Equal(t, md, of(copied))
+		for _, dev := range []device.Device{device.CPUDevice(), pinned} {
+			there, err := b.CopyTo(background, dev)
+			require.NoError(t, err)
+			defer there.Release()
+			assert.Equal(t, md, there.Metadata())
+			view := viewOf(t, there)
+			assert.Equal(t, md, of(view))
+			part := view.NewSlice(1, 2)
+			defer part.Release()
+			assert.Equal(t, md, of(part), "as of arrow-go's own record batches")
+		}
+		assert.Same(t, rec, viewOf(t, b))
+		changed := b.WithMetadata(other)
+		defer changed.Release()
+		assert.Equal(t, other, of(viewOf(t, changed)))
+		assert.True(t, array.RecordEqual(rec, viewOf(t, changed)))
+		none := b.WithMetadata(arrow.Metadata{})
+		defer none.Release()
+		assert.Zero(t, of(viewOf(t, none)).Len())
+		assert.Equal(t, md, b.Metadata(), "the batch is immutable")
+	}
 }
 
 func TestSliceIsTheSameAsArrowGosSlice(t *testing.T) {

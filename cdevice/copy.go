@@ -73,7 +73,7 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 		return nil, err
 	}
 	defer hostread.ReleaseAll(columns)
-	return hostread.NewRecordBatch(b.schema, columns, b.rows)
+	return hostread.NewRecordBatch(b.schema, columns, b.rows, b.Metadata())
 }
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
@@ -165,11 +165,7 @@ func (b *RecordBatch) copyToCPU(ctx context.Context, cpu device.Device, opts []C
 		return nil, err
 	}
 	defer rec.Release()
-	own, err := WrapRecordBatch(rec, cpu)
-	if err == nil {
-		own.metadata = b.metadata
-	}
-	return own, err
+	return WrapRecordBatch(rec, cpu)
 }
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].

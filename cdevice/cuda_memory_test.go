@@ -82,90 +82,72 @@ func TestGPUBatchOfOwnMemory(t *testing.T) {
 	})
 }
 
-// Memory that does not fit its type is refused, and released once.
-func TestOwnMemoryThatDoesNotFit(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
+// Memory that is refused is released once, after the work that may be using it, and its event is closed.
+func TestOwnMemoryThatIsRefused(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	gpu := m.GPUs[0]
 	at := []device.Ptr{0, 0x1000}
-	ints := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	for want, make := range map[string]func(cdevice.Lifetime) error{
-		"cdevice: new: data.n_buffers = 1, want 2 for int64": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1, Buffers: at[:1]}, o)
-			return err
-		},
-		"cdevice: new: data.length = -1": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: -1, Buffers: at}, o)
-			return err
-		},
-		"cdevice: new: data.n_children = 0, want 1": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(gpu, arrow.ListOf(arrow.PrimitiveTypes.Int64), cdevice.ArrayData{Length: 1, Buffers: at}, o)
-			return err
-		},
-		"cdevice: new: data.dictionary = NULL": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(gpu, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, cdevice.ArrayData{Length: 1, Buffers: at}, o)
-			return err
-		},
-		"cdevice: new: device = nil": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(nil, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Buffers: at}, o)
-			return err
-		},
-		"cdevice: new: schema = nil": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewRecordBatch(gpu, nil, 0, nil, o)
-			return err
-		},
-		"cdevice: new: columns = 0, want 1": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewRecordBatch(gpu, ints, 0, nil, o)
-			return err
-		},
-		"cdevice: new: column[0].length = 1, want at least 2": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewRecordBatch(gpu, ints, 2, []cdevice.ArrayData{{Length: 1, Buffers: at}}, o)
-			return err
-		},
-		"cdevice: new: rows = -1": func(o cdevice.Lifetime) error {
-			_, err := cdevice.NewRecordBatch(gpu, ints, -1, []cdevice.ArrayData{{Length: 1, Buffers: at}}, o)
-			return err
-		},
-	} {
-		released := new(int)
-		e, err := gpu.NewEvent()
-		require.NoError(t, err)
-		err = make(cdevice.Lifetime{Ready: e, Release: func() { *released++ }})
-		assert.ErrorContains(t, err, want)
-		require.NoError(t, gpu.Flush(background))
-		assert.Equal(t, 1, *released, want)
+	i64 := arrow.PrimitiveTypes.Int64
+	ints := arrow.NewSchema([]arrow.Field{{Name: "n", Type: i64}}, nil)
+	text := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	one := cdevice.ArrayData{Length: 1, Buffers: at}
+	array := func(dt arrow.DataType, data cdevice.ArrayData) func(cdevice.Lifetime) error {
+		return func(l cdevice.Lifetime) error { return second(cdevice.NewArray(gpu, dt, data, l)) }
 	}
-}
-
-// Memory that is refused is released after the work that may be using it.
-func TestGPURefusedMemoryIsReleasedAfterWork(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	for name, make := range map[string]func(cdevice.Lifetime) error{
-		"no type": func(l cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(gpu, nil, cdevice.ArrayData{}, l)
-			return err
-		},
-		"no schema": func(l cdevice.Lifetime) error {
-			_, err := cdevice.NewRecordBatch(gpu, nil, 0, nil, l)
-			return err
-		},
-		"no buffers": func(l cdevice.Lifetime) error {
-			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1}, l)
-			return err
-		},
+	batch := func(s *arrow.Schema, rows int64, columns ...cdevice.ArrayData) func(cdevice.Lifetime) error {
+		return func(l cdevice.Lifetime) error { return second(cdevice.NewRecordBatch(gpu, s, rows, columns, l)) }
+	}
+	elsewhere, err := m.GPUs[1].NewEvent()
+	require.NoError(t, err)
+	ready := func(e device.Event) func(cdevice.Lifetime) error {
+		return func(l cdevice.Lifetime) error {
+			if l.Ready != nil {
+				require.NoError(t, l.Ready.Close())
+			}
+			l.Ready = e
+			return array(i64, one)(l)
+		}
+	}
+	for want, make := range map[string]func(cdevice.Lifetime) error{
+		"type = nil, want a data type":          array(nil, one),
+		"data.n_buffers = 1, want 2 for int64":  array(i64, cdevice.ArrayData{Length: 1, Buffers: at[:1]}),
+		"data.length = -1":                      array(i64, cdevice.ArrayData{Length: -1, Buffers: at}),
+		"data.n_children = 0, want 1":           array(arrow.ListOf(i64), one),
+		"data.dictionary = NULL":                array(text, one),
+		"schema = nil":                          batch(nil, 0),
+		"columns = 0, want 1":                   batch(ints, 0),
+		"column[0].length = 1, want at least 2": batch(ints, 2, one),
+		"rows = -1":                             batch(ints, -1, one),
+		"Lifetime.Ready = nil, want an event, or no value of a type":      ready((*cudaalloc.Event)(nil)),
+		"Lifetime.Ready = an event of cuda:1, want an event of cuda:0":    ready(elsewhere),
+		"Lifetime.Ready = an event of no device, want an event of cuda:0": ready(eventOfNoDevice{}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			released := new(atomic.Bool)
+		t.Run(want, func(t *testing.T) {
+			var released atomic.Int64
+			e, err := gpu.NewEvent()
+			require.NoError(t, err)
 			s := newStream(t, gpu)
 			open := m.Hold(t, s)
-			require.Error(t, make(cdevice.Lifetime{Release: func() { released.Store(true) }}))
-			assert.False(t, released.Load())
+			err = make(cdevice.Lifetime{Ready: e, Release: func() { released.Add(1) }})
+			assert.ErrorContains(t, err, "cdevice: new: "+want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.Zero(t, released.Load())
 			open()
 			require.NoError(t, gpu.Flush(background))
-			assert.True(t, released.Load())
+			assert.EqualValues(t, 1, released.Load())
 		})
 	}
+	released := false // without a device there is no work to wait for
+	err = second(cdevice.NewArray(nil, i64, one, cdevice.Lifetime{Ready: (*cudaalloc.Event)(nil), Release: func() { released = true }}))
+	assert.ErrorContains(t, err, "cdevice: new: device = nil")
+	assert.True(t, released)
 }
+
+// eventOfNoDevice is an event whose device is nil.
+type eventOfNoDevice struct{ device.Event }
+
+func (eventOfNoDevice) Device() device.Device { return nil }
+func (eventOfNoDevice) Close() error          { return nil }
 
 // The caller's memory is given back after the work that may be using it.
 func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {

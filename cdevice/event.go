@@ -21,7 +21,7 @@ import (
 //
 // The result shares the memory and is owned by the caller.
 func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
-	if err := b.hold(fielderr.OpRead); err != nil {
+	if err := b.hold(fielderr.OpRecord); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -34,7 +34,7 @@ func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
 
 // RecordEvent returns the array with a new event; see [RecordBatch.RecordEvent].
 func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
-	if err := a.hold(fielderr.OpRead); err != nil {
+	if err := a.hold(fielderr.OpRecord); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -48,15 +48,15 @@ func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
 // recordEvent returns an owner of the memory and of a new event recorded on s, and the location
 // with that event.
 func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owner, tree.Location, error) {
-	if err := at.CheckStream(fielderr.OpRead, "stream", s); err != nil {
+	if err := at.CheckStream(fielderr.OpRecord, "stream", s); err != nil {
 		return nil, at, err
 	}
 	if err := at.WaitOn(s); err != nil {
-		return nil, at, err
+		return nil, at, fielderr.During(fielderr.OpRecord, err)
 	}
 	event, err := copyplan.EventAfter(s)
 	if err != nil {
-		return nil, at, fmt.Errorf("cdevice: record an event: %w", err)
+		return nil, at, fmt.Errorf("cdevice: record event: %w", err)
 	}
 	if event.Handle() == 0 { // the device's work is done at once
 		tree.CloseEvent(event)

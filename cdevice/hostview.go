@@ -45,7 +45,7 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 		b.host.Retain()
 		return b.host, nil
 	}
-	return newHostBatch(b.mem, b.schema, b.rows, b.nodes())
+	return newHostBatch(b)
 }
 
 // HostView returns the array as an arrow-go array over the same memory; see
@@ -206,11 +206,12 @@ func readyForHost(ctx context.Context, at tree.Location) error {
 // when the column is first asked for, and holds it until its own release. Functions that need all
 // columns behave as those of arrow-go's own record batches do.
 type hostBatch struct {
-	refs   refcount.Count
-	schema *arrow.Schema
-	rows   int64
-	nodes  []tree.Node
-	memory hostMemory
+	refs     refcount.Count
+	schema   *arrow.Schema
+	rows     int64
+	metadata arrow.Metadata
+	nodes    []tree.Node
+	memory   hostMemory
 
 	mu      sync.Mutex // held while a column is made, by viewer
 	viewer  viewer
@@ -220,15 +221,16 @@ type hostBatch struct {
 
 var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
 
-// newHostBatch makes a record batch of nodes in memory that the CPU can access. All that the nodes can
+// newHostBatch makes a record batch of a batch in memory that the CPU can access. All that its nodes can
 // be refused for is checked here, so that no function that makes a column later has to return an error.
-func newHostBatch(owner *tree.Owner, schema *arrow.Schema, rows int64, nodes []tree.Node) (arrow.RecordBatch, error) {
+func newHostBatch(of *RecordBatch) (arrow.RecordBatch, error) {
+	nodes := of.nodes()
 	b := &hostBatch{
-		schema: schema, rows: rows, nodes: nodes,
+		schema: of.schema, rows: of.rows, metadata: of.Metadata(), nodes: nodes,
 		made: make([]atomic.Bool, len(nodes)), columns: make([]arrow.Array, len(nodes)),
 	}
 	b.refs.Init("record batch of HostView")
-	b.memory.start(owner)
+	b.memory.start(of.mem)
 	b.viewer.mem = &b.memory
 	for i := range nodes {
 		if err := b.check(i); err != nil {
@@ -328,8 +330,7 @@ func (b *hostBatch) Release() {
 
 func (b *hostBatch) Schema() *arrow.Schema { return b.schema }
 
-// Metadata returns no metadata: that of an IPC message, which a host view has none of.
-func (b *hostBatch) Metadata() arrow.Metadata { return arrow.Metadata{} }
+func (b *hostBatch) Metadata() arrow.Metadata { return b.metadata }
 
 func (b *hostBatch) NumRows() int64 { return b.rows }
 
@@ -339,7 +340,7 @@ func (b *hostBatch) ColumnName(i int) string { return b.schema.Field(i).Name }
 
 // whole returns a record batch of arrow-go with the same columns. The caller releases it.
 func (b *hostBatch) whole() arrow.RecordBatch {
-	return array.NewRecordBatch(b.schema, b.Columns(), b.rows)
+	return array.NewRecordBatchWithMetadata(b.schema, b.Columns(), b.rows, b.metadata)
 }
 
 func (b *hostBatch) SetColumn(i int, column arrow.Array) (arrow.RecordBatch, error) {

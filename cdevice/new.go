@@ -37,8 +37,9 @@ type ArrayData struct {
 
 // Lifetime says from when the memory may be read, and what to call after its last use.
 type Lifetime struct {
-	// Ready is complete when the memory may be read; nil if it already may be. The array or batch
-	// owns the event, and closes it when the memory is released.
+	// Ready is complete when the memory may be read; nil if it already may be. It is an event of the device that the
+	// memory is on, or of a device with the same streams; another one is an error that wraps arrow.ErrInvalid. The
+	// array or batch owns the event, and closes it when the memory is released.
 	Ready device.Event
 	// Release is called once, on any goroutine, after the last use of the memory and after pending
 	// work of the device that may use it. It may be nil.
@@ -110,6 +111,18 @@ func (m *callersMemory) Release() { m.lifetime.end(nil) }
 // OwnedByProgram marks memory that ends by a function of the program.
 func (m *callersMemory) OwnedByProgram() {}
 
+// check returns an error for an event that says nothing of the memory.
+func (l Lifetime) check(at tree.Location) error {
+	const name = "Lifetime.Ready"
+	switch {
+	case l.Ready == nil:
+		return nil
+	case argument.IsNil(l.Ready):
+		return fielderr.Absent(fielderr.OpNew, name, "an event, or no value of a type")
+	}
+	return at.CheckEvent(fielderr.OpNew, name, l.Ready)
+}
+
 // end releases the memory, after pending work of the device unless that is nil.
 func (l Lifetime) end(dev device.Device) {
 	tree.CloseEvent(l.Ready)
@@ -126,6 +139,11 @@ func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data
 	if argument.IsNil(dev) {
 		lifetime.end(nil)
 		return nil, at, nil, fielderr.Absent(fielderr.OpNew, "device", "a device")
+	}
+	at = tree.Location{ID: dev.ID(), Dev: dev}
+	if err := lifetime.check(at); err != nil {
+		lifetime.end(dev)
+		return nil, at, nil, err
 	}
 	mem = tree.Own(&callersMemory{lifetime})
 	if lifetime.Release != nil {
@@ -162,7 +180,6 @@ func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data
 		}
 	}
 	mem.Size = tree.Bytes(nodes)
-	at = tree.Location{ID: dev.ID(), Dev: dev}
 	if lifetime.Ready != nil && lifetime.Ready.Handle() != 0 {
 		cell := new(uintptr) // what sync_event points to
 		*cell = lifetime.Ready.Handle()
@@ -293,20 +310,13 @@ func checkSizes(d *ArrayData, st arrow.DataType, l *layout.Layout) error {
 	case l.Kind == layout.Unknown:
 		return nil // a child without a type: the import refuses it
 	case l.Kind != layout.View && len(d.ViewSizes) > 0:
-		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", fielderr.Describe(st)))
+		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", fielderr.HowMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", fielderr.Describe(st)))
 	case l.Kind != layout.View:
 		return nil
 	case data < 0:
-		return fielderr.Invalid(fielderr.OpNew, "Buffers", howMany(len(d.Buffers), "buffer"), fmt.Sprintf("at least 2 for %s: validity and views", fielderr.Describe(st)))
+		return fielderr.Invalid(fielderr.OpNew, "Buffers", fielderr.HowMany(len(d.Buffers), "buffer"), fmt.Sprintf("at least 2 for %s: validity and views", fielderr.Describe(st)))
 	case len(d.ViewSizes) != data:
-		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("%d, one for each data buffer", data))
+		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", fielderr.HowMany(len(d.ViewSizes), "size"), fmt.Sprintf("%d, one for each data buffer", data))
 	}
 	return nil
-}
-
-func howMany(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -136,31 +136,31 @@ func (s *shared) Synchronize(ctx context.Context) error {
 // device; otherwise a stream of a device that cannot wait for the event, above all one of the CPU,
 // is an error that wraps arrow.ErrInvalid.
 func (s *shared) WaitOn(stream device.Stream) error {
-	if err := s.hold(fielderr.OpRead); err != nil {
+	if err := s.hold(fielderr.OpWaitOn); err != nil {
 		return err
 	}
 	defer s.mem.Release()
 	if argument.IsNil(stream) {
-		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
+		return fielderr.Invalid(fielderr.OpWaitOn, "stream", "nil", "a stream")
 	}
-	return s.at().WaitOn(stream)
+	return fielderr.During(fielderr.OpWaitOn, s.at().WaitOn(stream))
 }
 
 // usedOn implements UsedOn. nodes returns the nodes of the batch or array.
 func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
-	if err := s.hold(fielderr.OpRead); err != nil {
+	if err := s.hold(fielderr.OpUsedOn); err != nil {
 		return err
 	}
 	defer s.mem.Release()
 	if argument.IsNil(stream) {
-		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
+		return fielderr.Invalid(fielderr.OpUsedOn, "stream", "nil", "a stream")
 	}
 	dev := stream.Device()
 	if dev == nil {
-		return fielderr.Invalid(fielderr.OpRead, "stream", tree.DescribeStream(nil), "a stream")
+		return fielderr.Invalid(fielderr.OpUsedOn, "stream", tree.DescribeStream(nil), "a stream")
 	}
 	if c, ok := stream.(interface{ Closed() bool }); ok && c.Closed() {
-		return fielderr.Invalid(fielderr.OpRead, "stream", "a closed one", "a stream that is open")
+		return fielderr.Invalid(fielderr.OpUsedOn, "stream", "a closed one", "a stream that is open")
 	}
 	s.mem.UsedOn(dev, stream, nodes)
 	return nil

@@ -43,7 +43,12 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 		return nil, err
 	}
 	schema, columns, rows := rec.Schema(), rec.Columns(), rec.NumRows()
+	var metadata arrow.Metadata
+	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok {
+		metadata = with.Metadata()
+	}
 	if b := wrapColumns(rec, schema, columns, rows, at); b != nil {
+		b.setMetadata(metadata)
 		return b, nil
 	}
 	if err := checkSchema(schema, columns); err != nil {
@@ -73,6 +78,7 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	}
 	b = newRecordBatch(w.mem, at, schema, rows, nodes)
 	b.host = rec
+	b.setMetadata(metadata)
 	return b, nil
 }
 

@@ -90,7 +90,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 		{"a long list", fielderr.Error{Field: "x", Got: make([]int, 1e5)}, ""},
 		{"a wide struct", fielderr.Error{Field: "x", Got: wide, Want: arrow.ListOf(wide)}, "x = struct<100000 fields>, want list<...>"},
 		{"a deep struct", fielderr.Error{Field: "x", Got: doubled}, "x = struct<2 fields>"},
-		{"a union", fielderr.Error{Field: "x", Got: arrow.SparseUnionOf([]arrow.Field{{Name: long, Type: arrow.Null}}, []int8{5})}, "x = sparse_union<1 fields>"},
+		{"a union", fielderr.Error{Field: "x", Got: arrow.SparseUnionOf([]arrow.Field{{Name: long, Type: arrow.Null}}, []int8{5})}, "x = sparse_union<1 field>"},
 		{"a long name", fielderr.Error{Field: "x", Got: named}, "x = list<...>"},
 		{"metadata", fielderr.Error{Field: "x", Got: arrow.ListOfField(noted)}, "x = list<...>"},
 		{"a zone", fielderr.Error{Field: "x", Got: &arrow.TimestampType{TimeZone: long}}, "x = timestamp<...>"},
@@ -99,7 +99,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 		{"no type below", fielderr.Error{Field: "x", Got: &arrow.MapType{}}, "x = *arrow.MapType"},
 		{"a schema", fielderr.Error{Field: "x", Got: arrow.NewSchema(fields, nil)}, "x = a schema of 100000 fields"},
 		{"a schema's metadata", fielderr.Error{Field: "x", Got: arrow.NewSchema(nil, &noted.Metadata)}, "x = a schema of 0 fields"},
-		{"a schema with a long name", fielderr.Error{Field: "x", Got: arrow.NewSchema([]arrow.Field{named.ElemField()}, nil)}, "x = a schema of 1 fields"},
+		{"a schema with a long name", fielderr.Error{Field: "x", Got: arrow.NewSchema([]arrow.Field{named.ElemField()}, nil)}, "x = a schema of 1 field"},
 		{"a small schema", fielderr.Error{Field: "x", Got: arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.Null}}, nil)}, "x = schema:\n  fields: 1\n    - a: type=null"},
 		{"a small type", fielderr.Error{Field: "x", Got: arrow.ListOf(arrow.PrimitiveTypes.Int8)}, "x = list<item: int8, nullable>"},
 	} {

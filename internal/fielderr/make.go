@@ -23,6 +23,9 @@ const (
 	OpCuDF       = "for cuDF"
 	OpFromCuDF   = "from cuDF"
 	OpValidate   = "validate"
+	OpWaitOn     = "wait on"
+	OpUsedOn     = "used on"
+	OpRecord     = "record event"
 )
 
 // Invalid returns an error for malformed input. The field is relative to the current node; Within

@@ -23,7 +23,7 @@ func Type(dt arrow.DataType) (text Text) {
 	name := excerpt.Cut(dt.Name(), excerpt.Input)
 	switch dt := dt.(type) {
 	case *arrow.StructType, arrow.UnionType:
-		return Text(fmt.Sprintf("%s<%d fields>", name, dt.(arrow.NestedType).NumFields()))
+		return Text(fmt.Sprintf("%s<%s>", name, HowMany(dt.(arrow.NestedType).NumFields(), "field")))
 	}
 	return Text(name + "<...>")
 }
@@ -44,7 +44,15 @@ func Schema(s *arrow.Schema) Text {
 			return Text(fmt.Sprint(s))
 		}
 	}
-	return Text(fmt.Sprintf("a schema of %d fields", s.NumFields()))
+	return Text("a schema of " + HowMany(s.NumFields(), "field"))
+}
+
+// HowMany returns a number of things as an error prints it, such as "1 field".
+func HowMany(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // fits subtracts from left the size of a type: a byte for each field, the names and the metadata.

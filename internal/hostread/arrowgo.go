@@ -26,10 +26,10 @@ func CheckColumn(f arrow.Field, column arrow.Array) (err error) {
 	return nil
 }
 
-// NewRecordBatch is array.NewRecordBatch, with its panics as errors.
-func NewRecordBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
+// NewRecordBatch is array.NewRecordBatchWithMetadata, with its panics as errors.
+func NewRecordBatch(schema *arrow.Schema, columns []arrow.Array, rows int64, metadata arrow.Metadata) (rec arrow.RecordBatch, err error) {
 	defer RecoverArrow(&err, func() {})
-	return array.NewRecordBatch(schema, columns, rows), nil
+	return array.NewRecordBatchWithMetadata(schema, columns, rows, metadata), nil
 }
 
 // RecoverArrow turns arrow-go's panics about inconsistent data into errors. A constructor that

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"testing"
@@ -9,6 +10,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
 // pinned is the address of bytes until the test ends.
@@ -18,6 +22,22 @@ func pinned(t *testing.T, b []byte) uintptr {
 	pins.Pin(&b[0])
 	t.Cleanup(pins.Unpin)
 	return uintptr(unsafe.Pointer(&b[0]))
+}
+
+// The bytes are those that the specification describes, and not only what the reader reads.
+func TestMetadataInBytes(t *testing.T) {
+	want := []byte{2, 0, 0, 0, 3, 0, 0, 0, 'k', 'e', 'y', 5, 0, 0, 0, 'v', 'a', 'l', 'u', 'e', 0, 0, 0, 0, 2, 0, 0, 0, 0, 0xff}
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("the bytes are those of a little-endian machine")
+	}
+	md := arrow.NewMetadata([]string{"key", ""}, []string{"value", "\x00\xff"})
+	encoded, err := AppendMetadata(nil, "", md)
+	require.NoError(t, err)
+	assert.Equal(t, want, encoded)
+	out := new(abi.ArrowSchema)
+	require.NoError(t, ExportSchema(arrow.NewSchema(nil, &md), out))
+	defer bridge.CallSchemaRelease(out)
+	assert.Equal(t, want, abi.Slice[byte](out.Metadata, len(want)), "of a schema")
 }
 
 func TestMetadataWithoutASchemaGoesBothWays(t *testing.T) {

@@ -149,12 +149,10 @@ func (p Location) CheckStream(op, name string, s device.Stream) error {
 }
 
 // hasStream reports whether s, a stream of the device of, is one of the memory's device. Devices of
-// two drivers can have the same ID, so the memory's device decides, if it can be opened. Memory
-// without an ordinal fits a stream of any device of its type.
+// two drivers can have the same ID, so the memory's device decides, if it can be opened and the memory has an ordinal.
 func (p Location) hasStream(s device.Stream, of device.Device) bool {
-	id := of.ID()
 	if p.ID.Ordinal == device.NoOrdinal {
-		return StreamType(id.Type) == StreamType(p.ID.Type)
+		return p.sharesStreams(of.ID())
 	}
 	if dev, err := p.Device(); err == nil {
 		if own, err := dev.WrapStream(s.Handle()); err == nil {
@@ -162,7 +160,7 @@ func (p Location) hasStream(s device.Stream, of device.Device) bool {
 			return reflect.TypeOf(of).Comparable() && own.Device() == of
 		}
 	}
-	return StreamType(id.Type) == StreamType(p.ID.Type) && id.Ordinal == p.ID.Ordinal
+	return p.sharesStreams(of.ID())
 }
 
 // StreamType returns the type of the device whose streams are used with memory of a type: pinned
@@ -177,6 +175,25 @@ func StreamType(t device.Type) device.Type {
 	return t
 }
 
+// CheckEvent returns an error unless e, which is not nil, completes with work of the device that the memory is on, or
+// is an event of the CPU, whose work completes at once. name is that of the argument.
+func (p Location) CheckEvent(op, name string, e device.Event) error {
+	of := e.Device()
+	if of == nil {
+		return fielderr.Invalid(op, name, "an event of no device", "an event of "+p.ID.String())
+	}
+	if id := of.ID(); id.Type != device.CPU && !p.sharesStreams(id) {
+		return fielderr.Invalid(op, name, "an event of "+id.String(), "an event of "+p.ID.String())
+	}
+	return nil
+}
+
+// sharesStreams reports whether streams of a device, as far as its ID says, are used with the memory. Memory without an
+// ordinal fits every device of its type.
+func (p Location) sharesStreams(id device.ID) bool {
+	return StreamType(id.Type) == StreamType(p.ID.Type) && (p.ID.Ordinal == device.NoOrdinal || id.Ordinal == p.ID.Ordinal)
+}
+
 // DescribeStream describes a stream of a device for an error.
 func DescribeStream(of device.Device) string {
 	if of == nil {
@@ -185,9 +202,9 @@ func DescribeStream(of device.Device) string {
 	return "a stream of " + of.ID().String()
 }
 
-// CloseEvent closes an event that this module owns, if it is not nil.
+// CloseEvent closes an event that this module owns, if it is not nil, nor a nil pointer in the interface.
 func CloseEvent(e device.Event) {
-	if e != nil {
+	if !argument.IsNil(e) {
 		_ = e.Close() // the backend tries again itself
 	}
 }
