@@ -186,23 +186,6 @@ func TestGPUCopyFromACoreDeviceIsCancelled(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-// Full validation needs a device that knows its memory.
-func TestFullValidationNeedsAProber(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := coreDevice{m.GPUs[0]}
-	rec := columnsOf(memory.DefaultAllocator, 1, 10, false)
-	defer rec.Release()
-	b, err := cdevice.CopyToDevice(background, rec, gpu)
-	require.NoError(t, err)
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
-	b.Release()
-	_, err = validated(cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu)))
-	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorContains(t, err, "device.Prober")
-}
-
 // otherBackend is a device whose memory, according to it, only its own backend can access.
 type otherBackend struct{ device.Device }
 

@@ -10,8 +10,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // badRow is one malformed (or just unusual) input and the result of its import.
@@ -199,4 +202,32 @@ func rowCount(v readable) int64 {
 		return rec.NumRows()
 	}
 	return int64(v.(interface{ Len() int }).Len())
+}
+
+// upload moves the buffers to memory of the GPU, each to its own.
+func (f *foreignArray) upload(t *testing.T, gpu *cudaalloc.Device) (free func()) {
+	var all []device.Memory
+	f.each(func(n *foreignNode) {
+		for i, p := range n.pointers[:n.NBuffers] {
+			if p == 0 || isView(n.typ) && i == int(n.NBuffers)-1 {
+				continue
+			}
+			for _, b := range f.blocks {
+				if at := p - sliceAddress(b); at < uintptr(len(b)) {
+					mem, err := gpu.Allocate(background, int64(len(b))-int64(at), nil)
+					require.NoError(t, err)
+					all = append(all, mem)
+					require.NoError(t, gpu.Copy([]device.Range{{Dst: mem.Ptr(), Src: device.Ptr(p), Size: mem.Size()}}, gpu.Legacy()))
+					n.pointers[i] = uintptr(mem.Ptr())
+				}
+			}
+		}
+	})
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	f.device.DeviceType, f.device.DeviceID = int32(device.CUDA), 0
+	return func() {
+		for _, mem := range all {
+			assert.NoError(t, mem.Free(nil))
+		}
+	}
 }

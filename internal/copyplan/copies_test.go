@@ -1,46 +1,22 @@
 package copyplan
 
 import (
-	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/trees"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
-
-// treeOf returns the tree of an array, which keeps it until the test ends.
-func treeOf(t testing.TB, arr arrow.Array) tree.Tree {
-	t.Helper()
-	arr.Retain()
-	mem := tree.Own(arr)
-	t.Cleanup(mem.Release)
-	var p cstruct.DataParser
-	require.NoError(t, p.Measure(arr.Data()))
-	p.Start(mem)
-	nodes := p.Take(1)
-	require.NoError(t, p.Node(&nodes[0], arr.Data()))
-	cpu := device.CPUDevice()
-	return tree.Tree{Mem: mem, At: tree.Location{ID: cpu.ID(), Dev: cpu}, Nodes: nodes, Name: func(int) string { return "array" }}
-}
-
-func slice(t tree.Tree, i, j int64) tree.Tree {
-	t.Nodes = []tree.Node{t.Nodes[0].Slice(i, j)}
-	return t
-}
 
 // sameOnHost checks that a copy of the tree to the host is the array.
 func sameOnHost(t *testing.T, want arrow.Array, of tree.Tree) {
@@ -55,7 +31,7 @@ func sameOnHost(t *testing.T, want arrow.Array, of tree.Tree) {
 	assert.Zero(t, got[0].Data().Offset())
 }
 
-// Arrays of every type, alone and below structs, are copied: on the host, to a device, there, and from it; whole and in
+// Arrays of every type, alone, below a struct and below a struct of that, are copied: on the host, to a device, there, and from it; whole and in
 // parts.
 func TestCopiesOfEveryType(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
@@ -65,11 +41,12 @@ func TestCopiesOfEveryType(t *testing.T) {
 				arr, err := c.Array(memory.NewGoAllocator(), v)
 				require.NoError(t, err)
 				defer arr.Release()
-				copies(t, arr, m.GPUs[0])
-				below, err := array.NewStructArrayWithFields([]arrow.Array{arr}, []arrow.Field{{Name: "a", Type: arr.DataType(), Nullable: true}})
-				require.NoError(t, err)
-				defer below.Release()
-				copies(t, below, m.GPUs[0])
+				for range 3 {
+					copies(t, arr, m.GPUs[0])
+					arr, err = array.NewStructArrayWithFields([]arrow.Array{arr}, []arrow.Field{{Name: "a", Type: arr.DataType(), Nullable: true}})
+					require.NoError(t, err)
+					defer arr.Release()
+				}
 			})
 		}
 	}
@@ -78,7 +55,7 @@ func TestCopiesOfEveryType(t *testing.T) {
 // copies checks the copies of an array.
 func copies(t *testing.T, arr arrow.Array, gpu device.Device) {
 	t.Helper()
-	here := treeOf(t, arr)
+	here := trees.Of(t, arr)
 	there, err := ToDevice(t.Context(), here, gpu, nil)
 	require.NoError(t, err)
 	defer there.Mem.Release()
@@ -94,7 +71,7 @@ func copies(t *testing.T, arr arrow.Array, gpu device.Device) {
 	for _, part := range [][2]int64{{0, n}, {min(1, n), n}, {0, max(n-1, 0)}, {n / 2, n / 2}} {
 		want := array.NewSlice(arr, part[0], part[1])
 		for _, from := range []tree.Tree{here, there, again} {
-			cut := slice(from, part[0], part[1])
+			cut := trees.Slice(from, part[0], part[1])
 			sameOnHost(t, want, cut)
 			counted, err := CountNulls(t.Context(), cut, true)
 			require.NoError(t, err)
@@ -112,14 +89,6 @@ func copies(t *testing.T, arr arrow.Array, gpu device.Device) {
 	}
 }
 
-// poke writes a value at index i of a buffer of the array, or of its only child.
-func poke[T any](buffer, i int, value T) func(*tree.Node) {
-	return func(n *tree.Node) {
-		var zero T
-		*abi.At[T](n.Buffers[buffer] + uintptr(i)*unsafe.Sizeof(zero)) = value
-	}
-}
-
 // A copy of contents that do not hold together is an error that names the place, and leaves nothing behind.
 func TestCopyOfBrokenContents(t *testing.T) {
 	union := []arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}}
@@ -129,38 +98,29 @@ func TestCopyOfBrokenContents(t *testing.T) {
 		name  string
 		dt    arrow.DataType
 		text  string
-		spoil func(*tree.Node)
+		spoil trees.Change
 		want  string
 	}{
-		{"text with a negative first offset", arrow.BinaryTypes.String, texts, poke[int32](1, 0, -1), "array.offsets = -1 to 11, want an ascending range"},
-		{"text that ends before it begins", arrow.BinaryTypes.String, texts, poke[int32](1, 0, 12), "array.offsets = 12 to 11"},
-		{"large text with a negative end", arrow.BinaryTypes.LargeString, texts, poke[int64](1, 3, -7), "array.offsets[3] = -7"},
-		{"a list beyond its values", arrow.ListOf(arrow.PrimitiveTypes.Int32), lists, poke[int32](1, 3, 99), "array.children[0].length = 5, want elements 0 to 99, which the parent uses"},
-		{"a large list with a negative first offset", arrow.LargeListOf(arrow.PrimitiveTypes.Int32), lists, poke[int64](1, 0, -2), "array.offsets = -2 to 5"},
-		{"a list view beyond its values", arrow.ListViewOf(arrow.PrimitiveTypes.Int32), lists, poke[int32](2, 1, 50), "array.sizes[1] = 50"},
-		{"text below a list", arrow.ListOf(arrow.BinaryTypes.String), `[["a","b"],["c"]]`, func(n *tree.Node) {
-			poke[int32](1, 0, 9)(&n.Children[0])
-		}, "array.children[0].offsets = 9 to 3"},
-		{"text in a dictionary", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, `["a","b"]`, func(n *tree.Node) {
-			poke[int32](1, 0, 9)(&n.Children[0])
-		}, "array.dictionary.offsets = 9 to 2"},
-		{"a dense union of no such type", arrow.DenseUnionOf(union, []arrow.UnionTypeCode{5, 7}), `[[5,1],[7,"b"]]`, poke[int8](0, 1, 6), "array.type_ids[1] = 6, want a type id of dense_union"},
-		{"a dense union beyond its values", arrow.DenseUnionOf(union, []arrow.UnionTypeCode{5, 7}), `[[5,1],[7,"b"]]`, poke[int32](1, 1, 8), "array.children[1].length = 1, want elements 8 to 9"},
-		{"a dense union before its values", arrow.DenseUnionOf(union, []arrow.UnionTypeCode{5, 7}), `[[5,1],[7,"b"]]`, poke[int32](1, 0, -8), "array.children[0].length = 1, want elements -8 to -7"},
-		{"a view into no buffer", arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes"]`, poke[int32](1, 2, 3), "array.views[0].buffer_index = 3"},
-		{"runs that end too early", arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int32), `[1,1,2]`, func(n *tree.Node) {
-			poke[int32](1, 1, 2)(&n.Children[0])
-		}, "array.children[0].length = 2, want runs for 3 elements"},
+		{"text with a negative first offset", arrow.BinaryTypes.String, texts, trees.Put[int32](1, 0, -1), "array.offsets = -1 to 11, want an ascending range"},
+		{"text that ends before it begins", arrow.BinaryTypes.String, texts, trees.Put[int32](1, 0, 12), "array.offsets = 12 to 11"},
+		{"large text with a negative end", arrow.BinaryTypes.LargeString, texts, trees.Put[int64](1, 3, -7), "array.offsets[3] = -7"},
+		{"a list beyond its values", arrow.ListOf(arrow.PrimitiveTypes.Int32), lists, trees.Put[int32](1, 3, 99), "array.children[0].length = 5, want elements 0 to 99, which the parent uses"},
+		{"a large list with a negative first offset", arrow.LargeListOf(arrow.PrimitiveTypes.Int32), lists, trees.Put[int64](1, 0, -2), "array.offsets = -2 to 5"},
+		{"a list view beyond its values", arrow.ListViewOf(arrow.PrimitiveTypes.Int32), lists, trees.Put[int32](2, 1, 50), "array.sizes[1] = 50"},
+		{"text below a list", arrow.ListOf(arrow.BinaryTypes.String), `[["a","b"],["c"]]`, trees.In(0, trees.Put[int32](1, 0, 9)), "array.children[0].offsets = 9 to 3"},
+		{"text in a dictionary", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, `["a","b"]`, trees.In(0, trees.Put[int32](1, 0, 9)), "array.dictionary.offsets = 9 to 2"},
+		{"a dense union of no such type", arrow.DenseUnionOf(union, []arrow.UnionTypeCode{5, 7}), `[[5,1],[7,"b"]]`, trees.Put[int8](0, 1, 6), "array.type_ids[1] = 6, want a type id of dense_union"},
+		{"a dense union beyond its values", arrow.DenseUnionOf(union, []arrow.UnionTypeCode{5, 7}), `[[5,1],[7,"b"]]`, trees.Put[int32](1, 1, 8), "array.children[1].length = 1, want elements 8 to 9"},
+		{"a dense union before its values", arrow.DenseUnionOf(union, []arrow.UnionTypeCode{5, 7}), `[[5,1],[7,"b"]]`, trees.Put[int32](1, 0, -8), "array.children[0].length = 1, want elements -8 to -7"},
+		{"a view into no buffer", arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes"]`, trees.Put[int32](1, 2, 3), "array.views[0].buffer_index = 3"},
+		{"runs that end too early", arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int32), `[1,1,2]`, trees.In(0, trees.Put[int32](1, 1, 2)), "array.children[0].length = 2, want runs for 3 elements"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			arr, _, err := array.FromJSON(mallocator.NewMallocator(), row.dt, strings.NewReader(row.text)) // memory that is not Go's is not checked
-			require.NoError(t, err)
-			defer arr.Release()
-			of := treeOf(t, arr)
+			of := trees.LooseOf(t, trees.FromJSON(t, row.dt, row.text)).Tree
 			row.spoil(&of.Nodes[0])
 			mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 			defer mem.AssertSize(t, 0)
-			_, err = ToHost(t.Context(), of, mem, nil)
+			_, err := ToHost(t.Context(), of, mem, nil)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.ErrorContains(t, err, "cdevice: read: "+row.want)
 		})
@@ -177,10 +137,10 @@ func TestForCuDFAndBack(t *testing.T) {
 				arr, err := c.Array(memory.NewGoAllocator(), v)
 				require.NoError(t, err)
 				defer arr.Release()
-				there, err := ToDevice(t.Context(), treeOf(t, arr), m.GPUs[0], nil)
+				there, err := ToDevice(t.Context(), trees.Of(t, arr), m.GPUs[0], nil)
 				require.NoError(t, err)
 				defer there.Mem.Release()
-				for _, of := range []tree.Tree{there, slice(there, min(1, int64(arr.Len())), int64(arr.Len()))} {
+				for _, of := range []tree.Tree{there, trees.Slice(there, min(1, int64(arr.Len())), int64(arr.Len()))} {
 					want := array.NewSlice(arr, int64(arr.Len())-of.Nodes[0].Length, int64(arr.Len()))
 					defer want.Release()
 					given, changed, err := ForCuDF(t.Context(), of, true)
@@ -211,7 +171,7 @@ func TestContentsAreReadOfADevice(t *testing.T) {
 			arr, err := c.Array(memory.NewGoAllocator(), cases.Sliced)
 			require.NoError(t, err)
 			defer arr.Release()
-			there, err := ToDevice(t.Context(), treeOf(t, arr), m.GPUs[0], nil)
+			there, err := ToDevice(t.Context(), trees.Of(t, arr), m.GPUs[0], nil)
 			require.NoError(t, err)
 			defer there.Mem.Release()
 			sized := func(int, uintptr, int64) error { return nil }
