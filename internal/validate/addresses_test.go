@@ -177,8 +177,8 @@ func TestEventsAndDevicesAreAsked(t *testing.T) {
 	}{
 		"as it was":                     {func(*tree.Location) {}, ""},
 		"of another device":             {event(x.foreign), ""},
-		"no event":                      {event(0), "sync_event"},
-		"destroyed":                     {event(x.destroyed), "CUDA_ERROR_INVALID_HANDLE"},
+		"no event":                      {event(0), "ArrowDeviceArray.sync_event"},
+		"destroyed":                     {event(x.destroyed), "ArrowDeviceArray.sync_event"},
 		"no backend":                    {func(l *tree.Location) { l.ID, l.Dev = device.ID{Type: device.ROCM}, nil }, "ArrowDeviceArray.device_type = rocm, want a device of this process (ValidateFull)"},
 		"a device that cannot be asked": {func(l *tree.Location) { l.Dev = struct{ device.Device }{gpu} }, "want a device that is a device.Prober (ValidateFull)"},
 	} {

@@ -233,6 +233,8 @@ func TestBadIndices(t *testing.T) {
 		{name: "uint32", base: "dictionary_uint32", set: trees.Put[uint32](1, 0, math.MaxUint32), want: "indices[0] = 4294967295, want an index into 3 values"},
 		{name: "uint64", base: "dictionary_uint64", set: trees.Put[uint64](1, 0, math.MaxUint64), want: "indices[0] = 18446744073709551615, want an index into 3 values"},
 		{name: "sliced", base: "dictionary_int8/sliced", set: trees.Put[int8](1, 2, 77), want: "indices[0] = 77, want an index into 3 values"},
+		{name: "negative, into many values", typ: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.PrimitiveTypes.Int8}, text: `[1,2]`,
+			set: trees.Both(trees.In(0, trees.Length(300)), trees.Put[int8](1, 0, -1)), want: "indices[0] = -1, want an index into 128 values"},
 		{name: "into a shorter dictionary", base: "dictionary_int8", set: trees.In(0, func(n *tree.Node) { n.Length, n.Nulls = 2, -1 }), want: "indices[4] = 2, want an index into 2 values"},
 		{name: "into an empty dictionary", base: "dictionary_uint8", set: trees.In(0, func(n *tree.Node) { n.Length, n.Nulls = 0, 0 }), want: "indices[0] = 0, want an index into 0 values"},
 		{name: "below a struct", base: "struct_dictionary", set: trees.In(0, trees.Put[int32](1, 0, 9)), want: "children[0].indices[0] = 9, want an index into 1 values"},

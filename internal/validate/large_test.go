@@ -18,8 +18,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/trees"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -50,34 +50,6 @@ func mapped[T any](t testing.TB, n int) []T {
 
 func at[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// leaf is an array of a type that is set later.
-func leaf(length int, buffers ...uintptr) tree.Node {
-	return tree.Node{Length: int64(length), Buffers: buffers}
-}
-
-// above is an array with children.
-func above(n tree.Node, children ...tree.Node) tree.Node { n.Children = children; return n }
-
-// treeOf is the tree of a node in memory of dev, with the type for it and all below it.
-func treeOf(dt arrow.DataType, n tree.Node, dev device.Device) tree.Tree {
-	var typed func(n *tree.Node, dt arrow.DataType)
-	typed = func(n *tree.Node, dt arrow.DataType) {
-		st, l := layout.Of(dt)
-		n.Type, n.Layout = dt, l
-		for i := range n.Children {
-			typed(&n.Children[i], layout.ChildType(st, i))
-		}
-	}
-	typed(&n, dt)
-	return tree.Tree{Mem: tree.Own(nothing{}), At: tree.Location{ID: dev.ID(), Dev: dev}, Nodes: []tree.Node{n}, Name: tree.ArrayName}
-}
-
-// nothing is memory that the test ends: what a validation has waited for is known from the release on.
-type nothing struct{}
-
-func (nothing) Release()        {}
-func (nothing) OwnedByProgram() {}
-
 // large is an array with much work.
 type large struct {
 	dt   arrow.DataType
@@ -88,7 +60,7 @@ type large struct {
 func largeContents(t *testing.T) map[string]large {
 	const rows = 1 << 22
 	zeros := at(mapped[byte](t, 16*(rows+1)))
-	one := leaf(1, 0, zeros)
+	one := trees.Leaf(1, 0, zeros)
 	text := mapped[byte](t, 64<<20)
 	whole := mapped[int64](t, 2)
 	whole[1] = int64(len(text))
@@ -96,23 +68,23 @@ func largeContents(t *testing.T) map[string]large {
 	for i := range ends {
 		ends[i] = int32(i + 1)
 	}
-	bits := leaf(1<<28, at(mapped[byte](t, 1<<25)), zeros)
+	bits := trees.Leaf(1<<28, at(mapped[byte](t, 1<<25)), zeros)
 	bits.Nulls = 1 << 28
 	i8 := arrow.PrimitiveTypes.Int8
 	fields, ids := []arrow.Field{{Name: "a", Type: i8}, {Name: "b", Type: i8}}, []arrow.UnionTypeCode{0, 1}
 	return map[string]large{
 		"bitmap":       {&arrow.FixedSizeBinaryType{}, bits, 1 << 25},
-		"offsets":      {arrow.BinaryTypes.Binary, leaf(rows, 0, zeros, zeros), rows},
-		"many texts":   {arrow.BinaryTypes.String, leaf(rows, 0, zeros, zeros), 2 * rows},
-		"one text":     {arrow.BinaryTypes.LargeString, leaf(1, 0, at(whole), at(text)), len(text)},
-		"lists":        {arrow.LargeListOf(i8), above(leaf(rows, 0, zeros), one), rows},
-		"list views":   {arrow.ListViewOf(i8), above(leaf(rows, 0, zeros, zeros), one), rows},
-		"views":        {arrow.BinaryTypes.BinaryView, leaf(rows, 0, zeros, zeros), rows},
-		"text views":   {arrow.BinaryTypes.StringView, leaf(rows, 0, zeros, zeros), rows},
-		"indices":      {&arrow.DictionaryType{IndexType: i8, ValueType: i8}, above(leaf(rows, 0, zeros), one), rows},
-		"sparse union": {arrow.SparseUnionOf(fields, ids), above(leaf(rows, zeros), leaf(rows, 0, zeros), leaf(rows, 0, zeros)), rows},
-		"dense union":  {arrow.DenseUnionOf(fields, ids), above(leaf(rows, zeros, zeros), one, one), rows},
-		"run ends":     {arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, i8), above(leaf(rows), leaf(rows, 0, at(ends)), leaf(rows, 0, zeros)), rows},
+		"offsets":      {arrow.BinaryTypes.Binary, trees.Leaf(rows, 0, zeros, zeros), rows},
+		"many texts":   {arrow.BinaryTypes.String, trees.Leaf(rows, 0, zeros, zeros), 2 * rows},
+		"one text":     {arrow.BinaryTypes.LargeString, trees.Leaf(1, 0, at(whole), at(text)), len(text)},
+		"lists":        {arrow.LargeListOf(i8), trees.Above(trees.Leaf(rows, 0, zeros), one), rows},
+		"list views":   {arrow.ListViewOf(i8), trees.Above(trees.Leaf(rows, 0, zeros, zeros), one), rows},
+		"views":        {arrow.BinaryTypes.BinaryView, trees.Leaf(rows, 0, zeros, zeros), rows},
+		"text views":   {arrow.BinaryTypes.StringView, trees.Leaf(rows, 0, zeros, zeros), rows},
+		"indices":      {&arrow.DictionaryType{IndexType: i8, ValueType: i8}, trees.Above(trees.Leaf(rows, 0, zeros), one), rows},
+		"sparse union": {arrow.SparseUnionOf(fields, ids), trees.Above(trees.Leaf(rows, zeros), trees.Leaf(rows, 0, zeros), trees.Leaf(rows, 0, zeros)), rows},
+		"dense union":  {arrow.DenseUnionOf(fields, ids), trees.Above(trees.Leaf(rows, zeros, zeros), one, one), rows},
+		"run ends":     {arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, i8), trees.Above(trees.Leaf(rows), trees.Leaf(rows, 0, at(ends)), trees.Leaf(rows, 0, zeros)), rows},
 		"shared views": {arrow.BinaryTypes.StringView, sharing(t, len(text), 200, len(text)-200), len(text)},
 	}
 }
@@ -127,7 +99,7 @@ func sharing(t *testing.T, size, views, length int) tree.Node {
 	}
 	sizes := mapped[int64](t, 1)
 	sizes[0] = int64(size)
-	return leaf(views, 0, at(all), at(mapped[byte](t, size)), at(sizes))
+	return trees.Leaf(views, 0, at(all), at(mapped[byte](t, size)), at(sizes))
 }
 
 // A validation asks its context as often as its work demands, and ends where the context does.
@@ -135,7 +107,7 @@ func TestLargeContentsAskTheContext(t *testing.T) {
 	cpu := device.CPUDevice()
 	for name, row := range largeContents(t) {
 		t.Run(name, func(t *testing.T) {
-			of := treeOf(row.dt, row.node, cpu)
+			of := trees.Make(cpu, row.dt, row.node)
 			ctx := &lookedAt{Context: t.Context()}
 			require.NoError(t, Tree(ctx, of))
 			least := row.work >> 20
@@ -161,21 +133,21 @@ func TestLargeContentsOfADeviceAskTheContext(t *testing.T) {
 	require.NoError(t, gpu.Memset(m.Ptr(), 0, m.Size(), nil))
 	require.NoError(t, gpu.Legacy().Synchronize(t.Context()))
 	zeros, i8 := uintptr(m.Ptr()), arrow.PrimitiveTypes.Int8
-	one, wide := leaf(1, 0, zeros), leaf(1, 0)
+	one, wide := trees.Leaf(1, 0, zeros), trees.Leaf(1, 0)
 	fields := make([]arrow.Field, 2000)
 	for i := range fields {
 		fields[i] = arrow.Field{Name: "f", Type: i8}
 		wide.Children = append(wide.Children, one)
 	}
 	for name, row := range map[string]large{
-		"offsets":     {arrow.BinaryTypes.LargeBinary, leaf(rows, 0, zeros, zeros), 0},
-		"views":       {arrow.BinaryTypes.StringView, leaf(rows, 0, zeros, 0), 0},
-		"list views":  {arrow.ListViewOf(i8), above(leaf(rows, 0, zeros, zeros), one), 0},
-		"dense union": {arrow.DenseUnionOf(fields[:1], []int8{0}), above(leaf(rows, zeros, zeros), one), 0},
+		"offsets":     {arrow.BinaryTypes.LargeBinary, trees.Leaf(rows, 0, zeros, zeros), 0},
+		"views":       {arrow.BinaryTypes.StringView, trees.Leaf(rows, 0, zeros, 0), 0},
+		"list views":  {arrow.ListViewOf(i8), trees.Above(trees.Leaf(rows, 0, zeros, zeros), one), 0},
+		"dense union": {arrow.DenseUnionOf(fields[:1], []int8{0}), trees.Above(trees.Leaf(rows, zeros, zeros), one), 0},
 		"buffers":     {arrow.StructOf(fields...), wide, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := treeOf(row.dt, row.node, gpu)
+			of := trees.Make(gpu, row.dt, row.node)
 			whole := &lookedAt{Context: t.Context()}
 			require.NoError(t, Tree(whole, of))
 			assert.GreaterOrEqual(t, whole.looks, 8, "for millions of elements, or thousands of buffers")
@@ -200,9 +172,23 @@ func TestSharedTextIsValidatedOnce(t *testing.T) {
 		{1 << 20, 1 << 20, 300}, {4096, 1 << 20, 4096}, {64 << 20, 1 << 20, 1 << 20},
 	} {
 		t.Run(fmt.Sprint(row), func(t *testing.T) {
+			all := sharing(t, row.size, row.views, row.length)
+			most := (2*row.size+1000*row.views)>>20 + 3
 			ctx := &lookedAt{Context: t.Context()}
-			require.NoError(t, Tree(ctx, treeOf(arrow.BinaryTypes.StringView, sharing(t, row.size, row.views, row.length), device.CPUDevice())))
-			assert.LessOrEqual(t, ctx.looks, (2*row.size+1000*row.views)>>20+3)
+			require.NoError(t, Tree(ctx, trees.Make(device.CPUDevice(), arrow.BinaryTypes.StringView, all)))
+			assert.LessOrEqual(t, ctx.looks, most)
+
+			// A null that is no view makes them be checked one by one.
+			trees.Put[int32](1, 0, -7)(&all)
+			bitmap := mapped[byte](t, row.views/8+1)
+			for i := range bitmap {
+				bitmap[i] = 0xff
+			}
+			bitmap[0] = 0xfe
+			all.Nulls, all.Buffers[0] = tree.UnknownNulls, at(bitmap)
+			ctx = &lookedAt{Context: t.Context()}
+			require.NoError(t, Tree(ctx, trees.Make(device.CPUDevice(), arrow.BinaryTypes.StringView, all)))
+			assert.LessOrEqual(t, ctx.looks, 2*most)
 		})
 	}
 }
@@ -246,8 +232,8 @@ func TestSharedTextIsValidatedExactly(t *testing.T) {
 		pins.Pin(&views[0])
 		pins.Pin(&text[0])
 		pins.Pin(&sizes[0])
-		node := leaf(len(views), 0, at(views), abi.AddressOf(text), at(sizes))
-		err := Tree(t.Context(), treeOf(arrow.BinaryTypes.StringView, node, device.CPUDevice()))
+		node := trees.Leaf(len(views), 0, at(views), abi.AddressOf(text), at(sizes))
+		err := Tree(t.Context(), trees.Make(device.CPUDevice(), arrow.BinaryTypes.StringView, node))
 		pins.Unpin()
 		if want {
 			require.NoError(t, err, round)

@@ -2,6 +2,7 @@
 package trees
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -41,6 +42,53 @@ func Of(t testing.TB, arr arrow.Array) tree.Tree {
 	require.NoError(t, p.Node(&nodes[0], arr.Data()))
 	cpu := device.CPUDevice()
 	return tree.Tree{Mem: mem, At: tree.Location{ID: cpu.ID(), Dev: cpu}, Nodes: nodes, Name: tree.ArrayName}
+}
+
+// Make returns the tree of a node on a device, with the type for it and those of all below it. Nothing owns its memory.
+func Make(dev device.Device, dt arrow.DataType, n tree.Node) tree.Tree {
+	setType(&n, dt)
+	return tree.Tree{Mem: tree.Own(nothing{}), At: tree.Location{ID: dev.ID(), Dev: dev}, Nodes: []tree.Node{n}, Name: tree.ArrayName}
+}
+
+func setType(n *tree.Node, dt arrow.DataType) {
+	st, l := layout.Of(dt)
+	n.Type, n.Layout = dt, l
+	for i := range n.Children {
+		setType(&n.Children[i], layout.ChildType(st, i))
+	}
+}
+
+// nothing is memory that the test ends: what a reader has waited for is known from the release on.
+type nothing struct{}
+
+func (nothing) Release()        {}
+func (nothing) OwnedByProgram() {}
+
+// Leaf returns an array without children, of a type that Make sets.
+func Leaf(length int, buffers ...uintptr) tree.Node {
+	return tree.Node{Length: int64(length), Buffers: buffers}
+}
+
+// Above returns the array with children.
+func Above(n tree.Node, children ...tree.Node) tree.Node { n.Children = children; return n }
+
+// NullAt returns the array with other elements null, which stay what they are in the buffers.
+func NullAt(arr arrow.Array, null ...int) arrow.Array {
+	d := arr.Data()
+	bitmap := make([]byte, (d.Len()+7)/8+1)
+	nulls := 0
+	for i := range d.Len() {
+		if slices.Contains(null, i) || arr.IsNull(i) {
+			nulls++
+		} else {
+			bitmap[i/8] |= 1 << (i % 8)
+		}
+	}
+	buffers := append([]*memory.Buffer{memory.NewBufferBytes(bitmap)}, d.Buffers()[1:]...)
+	if d.DataType().ID() == arrow.DICTIONARY {
+		return array.MakeFromData(array.NewDataWithDictionary(d.DataType(), d.Len(), buffers, nulls, 0, d.Dictionary().(*array.Data)))
+	}
+	return array.MakeFromData(array.NewData(d.DataType(), d.Len(), buffers, d.Children(), nulls, 0))
 }
 
 // Slice returns elements [i, j) of a tree of one node.
