@@ -33,8 +33,15 @@ func FromJSON(t testing.TB, dt arrow.DataType, text string) arrow.Array {
 func Of(t testing.TB, arr arrow.Array) tree.Tree {
 	t.Helper()
 	arr.Retain()
+	of := Taking(t, arr)
+	t.Cleanup(of.Mem.Release)
+	return of
+}
+
+// Taking returns the tree of an array, whose reference it takes. The caller releases the tree.
+func Taking(t testing.TB, arr arrow.Array) tree.Tree {
+	t.Helper()
 	mem := tree.Own(arr)
-	t.Cleanup(mem.Release)
 	var p cstruct.DataParser
 	require.NoError(t, p.Measure(arr.Data()))
 	p.Start(mem)
@@ -134,12 +141,27 @@ func LooseOf(t testing.TB, arr arrow.Array) *Loose {
 	return l
 }
 
-// Upload returns the tree in memory of a device, each buffer in an allocation of its own.
+// Upload returns the tree in memory of a device, each buffer in an allocation of its own. The end of the test releases
+// it.
 func (l *Loose) Upload(t testing.TB, dev device.Device) tree.Tree {
 	t.Helper()
 	s, err := dev.NewStream()
 	require.NoError(t, err)
+	there := l.UploadOn(t, dev, s)
+	require.NoError(t, s.Synchronize(t.Context()))
+	require.NoError(t, s.Close())
+	there.At.Event = 0
+	t.Cleanup(there.Mem.Release)
+	return there
+}
+
+// UploadOn is Upload by work on a stream, behind which is the event of the tree. The caller releases the tree; nothing
+// but the functions that read it keep it then.
+func (l *Loose) UploadOn(t testing.TB, dev device.Device, s device.Stream) tree.Tree {
+	t.Helper()
+	own := new(uploaded)
 	there := l.Tree
+	there.Mem = tree.Own(own)
 	there.At = tree.Location{ID: dev.ID(), Dev: dev}
 	there.Nodes = clone(l.Nodes)
 	each(&there.Nodes[0], func(n *tree.Node) {
@@ -153,15 +175,38 @@ func (l *Loose) Upload(t testing.TB, dev device.Device) tree.Tree {
 			}
 			m, err := dev.Allocate(t.Context(), int64(size), s)
 			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, m.FreeAfter(nil)) })
+			own.memory = append(own.memory, m)
 			require.NoError(t, dev.Copy([]device.Range{{Dst: m.Ptr(), Src: device.Ptr(addr), Size: int64(size)}}, s))
 			n.Buffers[i] = uintptr(m.Ptr())
 		}
 	})
-	require.NoError(t, s.Synchronize(t.Context()))
-	require.NoError(t, s.Close())
+	var err error
+	own.ready, err = dev.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(own.ready))
+	own.handle = own.ready.Handle()
+	there.Mem.Pin(&own.handle)
+	there.At.Event = uintptr(unsafe.Pointer(&own.handle))
 	return there
 }
+
+// uploaded is memory of a device, and the event behind its contents.
+type uploaded struct {
+	memory []device.Memory
+	ready  device.Event
+	handle uintptr
+}
+
+// Release frees the memory.
+func (u *uploaded) Release() {
+	for _, m := range u.memory {
+		_ = m.FreeAfter(u.ready)
+	}
+	_ = u.ready.Close()
+}
+
+// OwnedByProgram says that the memory ends by a function of a program.
+func (*uploaded) OwnedByProgram() {}
 
 // isSizes reports whether buffer i is the one of sizes of views, which is always in memory of the CPU.
 func isSizes(n *tree.Node, i int) bool { return n.Layout.Kind == layout.View && i == len(n.Buffers)-1 }
