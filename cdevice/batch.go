@@ -104,8 +104,10 @@ func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 
 // setMetadata sets the metadata of a batch that no other goroutine has yet.
 func (b *RecordBatch) setMetadata(md arrow.Metadata) {
-	if b.metadata = nil; md.Len() > 0 {
-		b.metadata = &md
+	b.metadata = nil
+	if md.Len() > 0 {
+		own := md // a batch without metadata allocates nothing
+		b.metadata = &own
 	}
 }
 

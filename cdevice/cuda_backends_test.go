@@ -4,12 +4,10 @@ import (
 	"context"
 	"io"
 	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
@@ -18,7 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
@@ -65,105 +62,6 @@ func TestGPURoundTripThroughACoreDevice(t *testing.T) {
 					sameOnHost(t, wantPart, part)
 				}
 			})
-		}
-	}
-}
-
-// A copy has read plain and page-locked memory when it returns, even if the device is busy; its
-// gaps are zeros, which cuDF needs.
-func TestGPUCopyToACoreDeviceIsWhole(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{Devices: 2, PageableAsync: true})
-	pinned := cudatest.Pinned(t, m.GPUs[0])
-	for name, mem := range map[string]memory.Allocator{"plain": memory.DefaultAllocator, "page-locked": pinned} {
-		t.Run(name, func(t *testing.T) {
-			gpu, other := coreDevice{m.GPUs[0]}, coreDevice{m.GPUs[1]}
-			for _, gpu := range m.GPUs {
-				poison(t, gpu)
-			}
-			rec, all := sparseBatch(mem), sparseBatch(memory.DefaultAllocator)
-			defer all.Release()
-			s := newStream(t, gpu)
-			open := m.Hold(t, s)
-			first, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(s))
-			require.NoError(t, err)
-			scribbleOver(rec)
-			rec.Release()
-			open()
-			second := copiedPart(t, first, 16, 900, other)
-			third := copiedPart(t, second, 8, 800, gpu)
-			got, err := third.CopyToHost(background, nil)
-			require.NoError(t, err)
-			want := all.NewSlice(24, 816)
-			assert.True(t, array.RecordEqual(want, got))
-			want.Release()
-			got.Release()
-			require.NoError(t, third.Synchronize(background))
-			out := garbageArray()
-			require.NoError(t, exportMade(out, nil)(third.ForCuDF(background)))
-			asCuDFWants(t, m.GPUs[0], abi.As[abi.ArrowArray](&out.Array))
-			cdevice.ReleaseStruct(out)
-			third.Release()
-		})
-	}
-}
-
-// poison fills memory that the next allocations get.
-func poison(t *testing.T, gpu *cudaalloc.Device) {
-	t.Helper()
-	var used []device.Memory
-	for range 20 {
-		m, err := gpu.Allocate(background, 64<<10, nil)
-		require.NoError(t, err)
-		require.NoError(t, gpu.Memset(m.Ptr(), 0xff, m.Size(), nil))
-		used = append(used, m)
-	}
-	for _, m := range used {
-		require.NoError(t, m.Free(nil))
-	}
-}
-
-// copiedPart is a copy of the rows of b, which it releases.
-func copiedPart(t *testing.T, b *cdevice.RecordBatch, from, to int64, dev device.Device) *cdevice.RecordBatch {
-	t.Helper()
-	part, err := b.Slice(from, to)
-	require.NoError(t, err)
-	b.Release()
-	defer part.Release()
-	there, err := part.CopyTo(background, dev)
-	require.NoError(t, err)
-	return there
-}
-
-// sparseBatch has columns with nulls.
-func sparseBatch(mem memory.Allocator) arrow.RecordBatch {
-	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "number", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
-	}, nil)
-	b := array.NewRecordBuilder(mem, schema)
-	defer b.Release()
-	for i := range 1001 {
-		if i%7 == 0 {
-			b.Field(0).AppendNull()
-			b.Field(1).AppendNull()
-			continue
-		}
-		b.Field(0).(*array.Int32Builder).Append(int32(i))
-		b.Field(1).(*array.StringBuilder).Append(strconv.Itoa(i))
-	}
-	return b.NewRecordBatch()
-}
-
-// scribbleOver overwrites the buffers of a batch whose memory the host can write.
-func scribbleOver(rec arrow.RecordBatch) {
-	for _, c := range rec.Columns() {
-		for _, b := range c.Data().Buffers() {
-			if b == nil {
-				continue
-			}
-			for i := range b.Bytes() {
-				b.Bytes()[i] = 0xee
-			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -12,7 +11,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A batch that does not fit into one piece of page-locked memory is copied in several, which hold
@@ -42,33 +40,4 @@ func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
 	assert.LessOrEqual(t, locked()-before, int64(40<<20))
 	assert.LessOrEqual(t, made["cuMemcpyAsync"], 7+2)
 	assert.Equal(t, 3, report.Synchronisations, "one for each piece")
-}
-
-// A copy that is given up between two pieces keeps those that are under way.
-func TestGPUCopyInPiecesIsGivenUp(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	rec := columnsOf(memory.DefaultAllocator, 7, 700_000, false)
-	defer rec.Release()
-	there, err := cdevice.CopyToDevice(background, rec, gpu)
-	require.NoError(t, err)
-	require.NoError(t, there.Synchronize(background))
-	s := newStream(t, gpu)
-	open := m.Hold(t, s)
-	ctx, cancel := context.WithCancel(background)
-	wait := make(chan error, 1)
-	go func() {
-		_, err := there.CopyToHost(ctx, nil, cdevice.WithStream(s))
-		wait <- err
-	}()
-	twoPieces := func() bool { return gpu.ReadStats().Pinned.Live >= 32<<20 }
-	within.Eventually(t, "two pieces are under way", twoPieces)
-	cancel()
-	require.ErrorIs(t, <-wait, context.Canceled)
-	there.Release()
-	assert.True(t, twoPieces(), "they are written to later")
-	open()
-	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -181,55 +180,6 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		sameOnHost(t, want, copied)
 		sameOnHost(t, want, imported)
 		copied.Release()
-		imported.Release()
-		require.NoError(t, gpu.Flush(background))
-	})
-}
-
-// How large strings are, and how many nulls there are, may be queried while the event is pending:
-// the query waits until its context ends.
-func TestGPUSizesOfAPendingImport(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		producer := newStream(t, gpu)
-		open := m.Hold(t, producer)
-		a := pendingText(t, gpu, producer)
-		imported := throughC(t, a, cdevice.WithDevice(gpu))
-		a.Release()
-
-		ask := map[string]func(context.Context) (int64, error){"bytes": imported.NumBytes, "nulls": imported.CountNulls}
-		short, cancel := context.WithTimeout(background, time.Millisecond)
-		defer cancel()
-		type answer struct {
-			what string
-			n    int64
-			err  error
-		}
-		answers := make(chan answer, len(ask))
-		for what, f := range ask {
-			_, err := f(short)
-			assert.ErrorIs(t, err, context.DeadlineExceeded, what)
-			go func() {
-				n, err := f(background)
-				answers <- answer{what, n, err}
-			}()
-		}
-		select {
-		case got := <-answers:
-			t.Errorf("%v, before it was there", got)
-			answers <- got
-		case <-time.After(time.Millisecond):
-		}
-		open()
-		got := map[string]int64{}
-		for range ask {
-			a := <-answers
-			require.NoError(t, a.err)
-			got[a.what] = a.n
-		}
-		assert.Equal(t, map[string]int64{"bytes": 1 + 5*4 + 6, "nulls": 1}, got)
-		sameOnHost(t, fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`), imported)
 		imported.Release()
 		require.NoError(t, gpu.Flush(background))
 	})

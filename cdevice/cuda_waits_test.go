@@ -15,25 +15,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Pairs of accesses that only a wait of this package orders. No stream is held back: the
 // simulator reports a pair without its wait, in either order of the two.
-
-// The memory of a copy is freed on another stream than the one that fills it.
-func TestGPUCopyIsFreedBehindItself(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer rec.Release()
-		for _, dev := range m.Devices(t) {
-			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.WithStream(newStream(t, dev)))
-			require.NoError(t, err)
-			there.Release()
-		}
-	})
-}
 
 // The memory of an export is freed after work of its consumer that this package never
 // heard of, on a stream of the consumer's.
@@ -327,63 +312,6 @@ func TestGPUWaitOrdersTheCaller(t *testing.T) {
 				readFrom(t, dev, uintptr(values), 8000)
 			}
 			there.Release()
-		}
-	})
-}
-
-// A page-locked column is read late: its memory is the copy's until then, and the cache
-// that it came from has it afterwards.
-func TestGPUPageLockedColumnsAreKeptUntilRead(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		managed, err := cudaalloc.NewManagedAllocator(gpu)
-		if err != nil {
-			require.ErrorIs(t, err, device.ErrNotSupported)
-		}
-		allocators := map[string]memory.Allocator{"page-locked": cudatest.Pinned(t, gpu)}
-		if managed != nil {
-			allocators["managed"] = managed
-		}
-		want := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer want.Release()
-		for name, mem := range allocators {
-			rec := columnsOf(mem, 1, 1000, false)
-			there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
-			require.NoError(t, err)
-			rec.Release()
-			var next [][]byte // one of them would be the memory, if it were given back
-			for range 8 {
-				b := mem.Allocate(8192)
-				m.HostWrite(device.Ptr(addressOf(&b[0])), int64(len(b)))
-				next = append(next, b)
-			}
-			sameBatchOnHost(t, want, there)
-			for _, b := range next {
-				mem.Free(b)
-			}
-			there.Release()
-			require.NoError(t, gpu.Flush(background), name)
-		}
-	})
-}
-
-// So is device memory, and freed by its producer's stream behind the copy out of it.
-func TestGPUDeviceSourcesAreKeptUntilRead(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer rec.Release()
-		for _, from := range m.GPUs {
-			for _, to := range m.GPUs {
-				source, err := cdevice.CopyToDevice(background, rec, from, cdevice.WithStream(newStream(t, from)))
-				require.NoError(t, err)
-				copied, err := source.CopyTo(background, to, cdevice.WithStream(newStream(t, to)))
-				require.NoError(t, err)
-				source.Release()
-				sameBatchOnHost(t, rec, copied)
-				copied.Release()
-			}
 		}
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -153,20 +152,6 @@ type unregistered struct{ device.Device }
 
 func (unregistered) ID() device.ID { return device.ID{Type: device.OneAPI, Ordinal: 4} }
 
-func TestDoneContextEndsFullValidation(t *testing.T) {
-	checkLeaks(t)
-	event := &testEvent{err: context.Canceled}
-	testEvents[18] = event
-	a, _ := onDevice(t, extDev, 18)
-	defer a.Release()
-	var out cdevice.CArrowDeviceArray
-	require.NoError(t, cdevice.ExportArray(a, &out, nil))
-	_, err := validated(cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32))
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.Zero(t, out.Array.Release)
-	assert.Equal(t, 1, event.waits)
-}
-
 func TestTypesThatGrowWithoutEndAreRefused(t *testing.T) {
 	checkLeaks(t)
 	doubled := arrow.DataType(arrow.PrimitiveTypes.Int8)
@@ -210,39 +195,6 @@ func importTree(t *testing.T, n cpeer.Node, dt arrow.DataType) *cdevice.Array {
 	require.NoError(t, err)
 	t.Cleanup(a.Release)
 	return a
-}
-
-func TestCopyOfListViewsChecksTheirRanges(t *testing.T) {
-	const most = 1<<63 - 1
-	for _, row := range []struct {
-		offsets, sizes [2]int64
-		want           string
-	}{
-		{[2]int64{most, 0}, [2]int64{5, 2}, "array.offsets[0] = 9223372036854775807, want 0 to 4"},
-		{[2]int64{0, 0}, [2]int64{-3, 4}, "array.sizes[0] = -3, want 0 to 4"},
-		{[2]int64{0, 3}, [2]int64{4, 2}, "array.sizes[1] = 2, want 0 to 1"},
-	} {
-		cells := cCells(t, append(row.offsets[:], row.sizes[:]...)...)
-		a := importTree(t, cpeer.Node{Length: 2, Buffers: []uintptr{0, cells, cells + 16}, Children: []cpeer.Node{
-			{Length: 4, Buffers: []uintptr{0, bridge.Zeros}},
-		}}, arrow.LargeListViewOf(arrow.PrimitiveTypes.Int64))
-		_, err := a.CopyToHost(context.Background(), nil)
-		assert.ErrorContains(t, err, "cdevice: read: "+row.want)
-	}
-}
-
-// cCells returns the address of numbers in memory that C may keep until the end
-// of the test.
-func cCells(t *testing.T, numbers ...int64) uintptr {
-	t.Helper()
-	block := bridge.NewBlock(bridge.BlockSize + uintptr(len(numbers))*8)
-	require.NotNil(t, block)
-	block.Live, block.Handle = 1, 0
-	t.Cleanup(func() {
-		bridge.CallArrayRelease(&abi.ArrowArray{Release: bridge.ReleaseArray, PrivateData: addressOf(block)})
-	})
-	copy(abi.Slice[int64](addressOf(block)+bridge.BlockSize, len(numbers)), numbers)
-	return addressOf(block) + bridge.BlockSize
 }
 
 // An empty array has no element at its offset: its export has none.
