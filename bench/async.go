@@ -40,7 +40,7 @@ func asyncOurs(batch *cdevice.RecordBatch, n int) {
 	ctx := context.Background()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	stream := must(cdevice.ImportAsync(ctx, handler, asyncQueue))
-	check(cdevice.ExportAsync(ctx, reader, handler))
+	must(cdevice.ExportAsync(ctx, reader, handler))
 	in := must(stream.Reader(ctx))
 	defer in.Release()
 	got := 0
@@ -98,7 +98,7 @@ func idleCPU(s shape, idle time.Duration) Result {
 	ctx := context.Background()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	stream := must(cdevice.ImportAsync(ctx, handler, asyncQueue))
-	check(cdevice.ExportAsync(ctx, reader, handler))
+	must(cdevice.ExportAsync(ctx, reader, handler))
 	in := must(stream.Reader(ctx))
 	ours := cpuOver(idle)
 	close(source)

@@ -2,7 +2,6 @@ package cdevice_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"syscall"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -30,7 +28,8 @@ func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(
 		defer r.Release()
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
 		defer c.Free()
-		require.NoError(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
+		_, err = cdevice.ExportAsync(background, r, publicHandler(c))
+		require.NoError(t, err)
 		synctest.Wait() // until the producer sleeps
 		do(c)
 		require.NoError(t, c.WaitReleased())
@@ -46,25 +45,6 @@ const rounds = 200
 
 // TestAsyncProducerCancel tests the calls of our producer after cancel.
 func TestAsyncProducerCancel(t *testing.T) {
-	t.Run("only release, and requests do nothing", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		for name, b := range map[string]cpeer.Behaviour{
-			"in on_schema":    {CancelInSchema: true, SchemaRequests: 5, SchemaN: 1},
-			"in on_next_task": {CancelAt: 2, SchemaRequests: 1, SchemaN: 2, TaskRequests: 1, TaskN: 3},
-		} {
-			c := exported(t, background, b, repeated(t, rec, 30))
-			require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-			require.NoError(t, c.WaitTasks(b.CancelAt))
-			for range 10 {
-				c.Producer().Request(1)
-				c.Producer().Request(-1) // not even this
-				c.Producer().Cancel()
-			}
-			require.NoError(t, c.WaitReleased())
-			assert.Equal(t, events(b.CancelAt, cpeer.Release), c.Events(), name)
-		}
-	})
 	t.Run("from sixteen threads", func(t *testing.T) {
 		settles(t)
 		rec := twoColumns(t)
@@ -77,19 +57,29 @@ func TestAsyncProducerCancel(t *testing.T) {
 			assert.Equal(t, events(len(c.Events())-2, cpeer.Release), c.Events(), "no on_error")
 		}
 	})
-	t.Run("a requested batch in hand is sent", func(t *testing.T) {
-		settles(t)
-		for range rounds {
-			next, asked := countedSource(t)
-			waitsWith(t, next, func(c cpeer.Consumer) {
-				assert.EqualValues(t, 1, asked.Load())
-				c.Producer().Request(1)
-				c.Producer().Cancel()
-				require.NoError(t, c.WaitReleased())
-				require.Equal(t, events(1, cpeer.Release), c.Events())
-			})
-		}
-	})
+	// The next batch is in the producer's hand: it is sent if it was requested before cancel. Requests after
+	// cancel are ignored, even invalid ones.
+	for name, row := range map[string]struct {
+		calls func(cpeer.Producers)
+		want  int
+	}{
+		"a requested batch in hand is sent":                {func(p cpeer.Producers) { p.Request(1); p.Cancel() }, 1},
+		"a batch in hand that was not requested is not":    {func(p cpeer.Producers) { p.Cancel(); p.Request(1) }, 0},
+		"a wrong request after cancel does not hold it up": {func(p cpeer.Producers) { p.Request(1); p.Cancel(); p.Request(-1) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settles(t)
+			for range rounds {
+				next, asked := countedSource(t)
+				waitsWith(t, next, func(c cpeer.Consumer) {
+					assert.EqualValues(t, 1, asked.Load())
+					row.calls(c.Producer())
+					require.NoError(t, c.WaitReleased())
+					require.Equal(t, events(row.want, cpeer.Release), c.Events())
+				})
+			}
+		})
+	}
 	// More was requested than the source has given, and it gives nothing: release comes all the same.
 	t.Run("the source is asked for nothing", func(t *testing.T) {
 		settles(t)
@@ -114,58 +104,17 @@ func TestAsyncProducerCancel(t *testing.T) {
 		within.Eventually(t, "the end of the source", func() bool { return cdevice.ReadStats().AsyncProducers == 0 })
 		assert.EqualValues(t, 3, asked.Load())
 	})
-	t.Run("a batch that was not requested is not sent", func(t *testing.T) {
+	// Once ctx is done, no batch is sent, however many were requested.
+	t.Run("after the end of the context", func(t *testing.T) {
 		settles(t)
-		next, _ := countedSource(t)
-		for range rounds {
-			waitsWith(t, next, func(c cpeer.Consumer) {
-				c.Producer().Cancel()
-				c.Producer().Request(1)
-				require.NoError(t, c.WaitReleased())
-				require.Equal(t, events(0, cpeer.Release), c.Events())
-			})
-		}
-	})
-	// Requests after cancel are ignored, even invalid ones: they do not hold back batches that were
-	// requested before.
-	t.Run("a wrong request is ignored", func(t *testing.T) {
-		settles(t)
-		next, _ := countedSource(t)
-		for range rounds {
-			waitsWith(t, next, func(c cpeer.Consumer) {
-				c.Producer().Request(1)
-				c.Producer().Cancel()
-				c.Producer().Request(-1)
-				require.NoError(t, c.WaitReleased())
-				require.Equal(t, events(1, cpeer.Release), c.Events())
-			})
-		}
-	})
-	// A source that fails after the batch which was requested: cancel makes an end without on_error.
-	t.Run("an error of the source is not reported", func(t *testing.T) {
-		settles(t)
-		batch := numbered(t, 1)[0]
-		for range rounds {
-			left := 1
-			next := func() (*cdevice.RecordBatch, error) {
-				if left--; left < 0 {
-					return nil, errors.New("the source fails")
-				}
-				batch.Retain()
-				return batch, nil
-			}
-			waitsWith(t, next, func(c cpeer.Consumer) {
-				c.Producer().Request(1)
-				c.Producer().Cancel()
-				require.NoError(t, c.WaitReleased())
-				code, text := c.Error()
-				if code != 0 { // the producer was faster than cancel
-					assert.Equal(t, "the source fails", text)
-				} else {
-					require.Equal(t, events(1, cpeer.Release), c.Events())
-				}
-			})
-		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, endless(t, twoColumns(t)))
+		require.NoError(t, c.WaitTasks(2))
+		cancel()
+		c.Producer().Request(1 << 40)
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(2, cpeer.OnError, cpeer.Release), c.Events())
 	})
 	// A batch that the consumer requested before the end of ctx is not sent after it.
 	t.Run("the end of the context sends nothing in hand", func(t *testing.T) {

@@ -2,8 +2,7 @@ package cdevice
 
 import (
 	"context"
-
-	"github.com/apache/arrow-go/v18/arrow"
+	"sync"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
@@ -36,48 +35,80 @@ import (
 // Once ctx is done, no more batches are delivered. The producer struct stays readable for the life
 // of the process: calls of request and cancel after release do nothing.
 //
-// It takes ownership of *handler, even if it returns an error: if ctx, r or handler is nil, or the
-// handler is released or lacks a callback. The handler is then only released. *handler must not
-// move before it is released. The stream holds a reference to r. The caller keeps its own; each
-// batch goes either to the stream or to a caller that reads r. If r is waiting for a batch when the
-// stream ends, the stream drops its reference when that wait ends. The wait ends at once if there
+// It takes ownership of *handler, even if it returns an error: if ctx, r or handler is nil, r is
+// released, or the handler is released or lacks a callback. The handler is then only released. A handler
+// that another ExportAsync was given stays that stream's: the second call is an error, and changes nothing.
+// *handler must not move before it is released. The stream holds a reference to r. The caller keeps its
+// own; each batch goes either to the stream or to a caller that reads r. If r is waiting for a batch when
+// the stream ends, the stream drops its reference when that wait ends. The wait ends at once if there
 // is no other reference to r and its source can be interrupted, as that of an asynchronous stream
 // or of a copy can.
 //
+// The result may be ignored. [AsyncExport.Wait] returns how the stream ended.
+//
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
-func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler) error {
-	taken := false
-	defer func() {
-		if !taken {
-			ReleaseStruct(handler)
-		}
-	}()
+func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler) (*AsyncExport, error) {
 	if err := checkHandler(handler); err != nil {
-		return err
+		ReleaseStruct(handler)
+		return nil, err
 	}
+	if _, inUse := exporting.LoadOrStore(handler, nil); inUse {
+		return nil, fielderr.Invalid(fielderr.OpExport, "ArrowAsyncDeviceStreamHandler", "in use", "a handler that no other stream has")
+	}
+	if err := checkExportAsync(ctx, r); err != nil {
+		exporting.Delete(handler)
+		ReleaseStruct(handler)
+		return nil, err
+	}
+	p := &producer{
+		ctx: ctx, reader: r, handler: handler, streamMetadata: r.Metadata(), refs: 1,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), given: new(given),
+	}
+	asyncProducers.Add(1)
+	p.origin = live.Add("exported ArrowAsyncProducer")
+	items.Background(p.run)
+	return &AsyncExport{p}, nil
+}
+
+// exporting has the handlers of streams of ExportAsync that are not released.
+var exporting sync.Map
+
+// checkExportAsync takes a reference to r, unless it returns an error.
+func checkExportAsync(ctx context.Context, r *RecordReader) error {
 	if err := fielderr.CheckContext(fielderr.OpExport, ctx); err != nil {
 		return err
 	}
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
-	taken = true
-	startProducer(ctx, r, handler, r.Metadata())
+	if !r.r.Hold() {
+		return exportReleased("RecordReader")
+	}
 	return nil
 }
 
-// startProducer starts the stream to a checked handler. If r was released, the stream reports that
-// as its error.
-func startProducer(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, md arrow.Metadata) {
-	p := &producer{ctx: ctx, handler: handler, streamMetadata: md, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
-	asyncProducers.Add(1)
-	p.origin = live.Add("exported ArrowAsyncProducer")
-	if !r.r.Hold() {
-		items.Background(func() { p.refuse(exportReleased("RecordReader")) })
-		return
+// AsyncExport is a stream of [ExportAsync].
+type AsyncExport struct{ p *producer }
+
+// Wait returns when the handler was released, and returns why the stream ended: nil if the consumer was
+// given all batches and the end, the error that on_error was called with, an error that wraps
+// context.Canceled if the consumer called cancel, or one that wraps the code, as a syscall.Errno, that a
+// callback of the consumer returned. Batches may not be extracted yet.
+//
+// The end of ctx ends the wait with an error that wraps ctx's, but not the stream.
+func (e *AsyncExport) Wait(ctx context.Context) error {
+	if err := fielderr.CheckContext(fielderr.OpExport, ctx); err != nil {
+		return err
 	}
-	p.reader = r
-	items.Background(p.run)
+	if items.IsClosed(e.p.ended) {
+		return e.p.why // even if ctx is done
+	}
+	select {
+	case <-e.p.ended:
+		return e.p.why
+	case <-ctx.Done():
+		return fielderr.ContextError(ctx, fielderr.OpExport)
+	}
 }
 
 func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {

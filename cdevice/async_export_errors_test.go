@@ -57,12 +57,6 @@ func TestAsyncProducerErrors(t *testing.T) {
 		yielding := func(err error) func(func(*cdevice.RecordBatch, error) bool) {
 			return func(yield func(*cdevice.RecordBatch, error) bool) { yield(nil, err) }
 		}
-		released := repeated(t, rec, 1)
-		released.Retain()
-		released.Release()
-		gone, err := cdevice.NewRecordReader(s, device.CPU, func(func(*cdevice.RecordBatch, error) bool) {})
-		require.NoError(t, err)
-		gone.Release()
 		ended, cancel := context.WithCancel(background)
 		cancel()
 		late, cancel := context.WithTimeout(background, -1)
@@ -82,7 +76,6 @@ func TestAsyncProducerErrors(t *testing.T) {
 			"a panic":                       {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { panic("lost it") }), tasks: 1, code: syscall.EIO, text: "panic: lost it"},
 			"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
 			"a reader that ends its caller": {r: exiting(t, rec), tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
-			"a released reader":             {r: gone, tasks: -1, code: syscall.EINVAL, text: "RecordReader: invalid: already released"},
 			"an ended context":              {ctx: ended, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 			"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 			"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},
@@ -109,6 +102,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 				code, text := c.Error()
 				assert.Equal(t, row.code, syscall.Errno(code), text)
 				assert.Contains(t, text, row.text)
+				assert.ErrorContains(t, c.Wait(background), row.text)
 			})
 		}
 	})
@@ -126,19 +120,60 @@ func TestAsyncProducerErrors(t *testing.T) {
 	t.Run("a handler that cannot be told", func(t *testing.T) {
 		settles(t)
 		r := repeated(t, twoColumns(t), 1)
-		assert.ErrorIs(t, cdevice.ExportAsync(background, r, nil), arrow.ErrInvalid)
-		released := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		assert.ErrorIs(t, cdevice.ExportAsync(background, r, released), cdevice.ErrReleased)
-		for name, remove := range map[string]func(*cdevice.CArrowAsyncDeviceStreamHandler){
-			"on_schema":    func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnSchema = 0 },
-			"on_next_task": func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnNextTask = 0 },
-			"on_error":     func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnError = 0 },
+		gone := asked(t, nil)
+		gone.Release()
+		for want, row := range map[string]struct {
+			r      *cdevice.RecordReader
+			change func(*cdevice.CArrowAsyncDeviceStreamHandler)
+		}{
+			"ArrowAsyncDeviceStreamHandler.on_schema = NULL":    {r, func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnSchema = 0 }},
+			"ArrowAsyncDeviceStreamHandler.on_next_task = NULL": {r, func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnNextTask = 0 }},
+			"ArrowAsyncDeviceStreamHandler.on_error = NULL":     {r, func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnError = 0 }},
+			"RecordReader: invalid: already released":           {gone, func(*cdevice.CArrowAsyncDeviceStreamHandler) {}},
 		} {
 			c := cpeer.NewConsumer(cpeer.Behaviour{})
-			remove(abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
-			assert.ErrorContains(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
+			row.change(publicHandler(c))
+			_, err := cdevice.ExportAsync(background, row.r, publicHandler(c))
+			assert.ErrorContains(t, err, want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events(), "it owns the handler all the same")
 			c.Free()
+		}
+		_, err := cdevice.ExportAsync(background, r, new(cdevice.CArrowAsyncDeviceStreamHandler))
+		assert.ErrorIs(t, err, cdevice.ErrReleased)
+	})
+	// The second stream to a handler is an error that the first one does not notice.
+	t.Run("a handler in use", func(t *testing.T) {
+		settles(t)
+		c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 1))
+		second := asked(t, nil)
+		defer second.Release()
+		for _, r := range []*cdevice.RecordReader{second, nil} {
+			_, err := cdevice.ExportAsync(background, r, publicHandler(c.Consumer))
+			assert.EqualError(t, err, "cdevice: export: ArrowAsyncDeviceStreamHandler = in use, want a handler that no other stream has: invalid")
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+		}
+		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+		c.Producer().Request(1)
+		assert.NoError(t, c.Wait(background))
+		assert.Equal(t, events(1, cpeer.OnEnd, cpeer.Release), c.Events())
+	})
+	// The struct of a handler that was released may be another handler.
+	t.Run("a handler that was used before", func(t *testing.T) {
+		settles(t)
+		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		for range 2 {
+			s := importAsync(t, background, h, 0)
+			_, err := cdevice.ExportAsync(background, nil, h)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			s.close()
+			s = importAsync(t, background, h, 0)
+			_, err = cdevice.ExportAsync(background, repeated(t, twoColumns(t), 1), h)
+			require.NoError(t, err)
+			for _, err := range s.All() {
+				assert.NoError(t, err)
+			}
+			s.close()
 		}
 	})
 }
@@ -287,15 +322,6 @@ func TestAsyncProducerSurvivesPanics(t *testing.T) {
 		cdevice.ReleaseStruct(out)
 		assert.EqualValues(t, 1, seen.Load())
 	})
-}
-
-// After cancel there is no on_error, even if something had gone wrong before.
-func TestAsyncProducerTellsNoErrorAfterCancel(t *testing.T) {
-	settles(t)
-	b := cpeer.Behaviour{SchemaRequests: 1, SchemaN: -1, CancelInSchema: true}
-	c := exported(t, background, b, yields(t, numberedSchema, yielding(errSource)))
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(0, cpeer.Release), c.Events())
 }
 
 // TestAsyncStreamSchema is about Schema beside calls of the producer.

@@ -23,19 +23,6 @@ import (
 
 // Each test here is a rule for producers: ours faces a consumer written in C.
 
-// extractAll extracts all tasks of a consumer and compares them with rec.
-func extractAll(t *testing.T, c cpeer.Consumer, rec arrow.RecordBatch) {
-	t.Helper()
-	for i := range c.Tasks() {
-		out := garbageArray()
-		require.Zero(t, cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out)))
-		back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
-		require.NoError(t, err)
-		assert.True(t, sameRecord(t, rec, back))
-		back.Release()
-	}
-}
-
 // endless is a reader that repeats a batch for ever.
 func endless(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordReader {
 	batch := wrap(t, rec)
@@ -85,107 +72,140 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestAsyncProducerStream follows a stream from on_schema to release.
+// TestAsyncProducerStream has the calls that a consumer gets from on_schema to release, and what Wait
+// returns afterwards.
 func TestAsyncProducerStream(t *testing.T) {
-	t.Run("on_schema once and first, then tasks, the end, release", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		for _, n := range []int{0, 1, 3} {
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, n))
-			require.NoError(t, c.WaitReleased())
-			assert.Equal(t, events(n, cpeer.OnEnd, cpeer.Release), c.Events())
+	type row struct {
+		b       cpeer.Behaviour
+		batches int
+		fails   error // of the source, after its batches; nil: the end
+		want    []cpeer.Event
+		why     error // that Wait returns
+	}
+	ended := func(n int) []cpeer.Event { return events(n, cpeer.OnEnd, cpeer.Release) }
+	rows := map[string]row{
+		"no batch":              {b: cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, want: ended(0)},
+		"three batches":         {b: cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, batches: 3, want: ended(3)},
+		"no request":            {want: ended(0)},
+		"no request at the end": {b: cpeer.Behaviour{SchemaRequests: 2, SchemaN: 1}, batches: 2, want: ended(2)},
+		"ten thousand requests inside its calls": {
+			b: cpeer.Behaviour{SchemaRequests: 10_000, SchemaN: 1, TaskRequests: 10_000, TaskN: 1}, batches: 20, want: ended(20),
+		},
+		"tasks that are dropped at once": {b: cpeer.Behaviour{SchemaRequests: 1, SchemaN: 100, DropAtOnce: true}, batches: 50, want: ended(50)},
+		"a schema that is not taken":     {b: cpeer.Behaviour{LeaveSchema: true}, want: ended(0)},
+
+		"a refused schema": {b: cpeer.Behaviour{SchemaCode: int(syscall.ENOMEM)}, batches: 1, want: events(0, cpeer.Release), why: syscall.ENOMEM},
+		"a refused schema that is not taken": {
+			b: cpeer.Behaviour{LeaveSchema: true, SchemaCode: 22}, want: events(0, cpeer.Release), why: arrow.ErrInvalid,
+		},
+		"a refused task": {
+			b:       cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10, TaskCode: 110},
+			batches: 3, want: events(1, cpeer.Release), why: context.DeadlineExceeded,
+		},
+		"a refused second task": {
+			b:       cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10, TaskCode: 5, TaskCodeAt: 1},
+			batches: 3, want: events(2, cpeer.Release), why: syscall.EIO,
+		},
+		"a refused end": {
+			b:       cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10, TaskCode: 5, TaskCodeAt: 3},
+			batches: 3, want: ended(3), why: syscall.EIO,
+		},
+		"an error": {b: cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, batches: 2, fails: errSource,
+			want: events(2, cpeer.OnError, cpeer.Release), why: errSource},
+
+		// After cancel there is only release, and requests do nothing.
+		"cancel in on_schema": {
+			b: cpeer.Behaviour{CancelInSchema: true, SchemaRequests: 5, SchemaN: 1}, batches: 30, want: events(0, cpeer.Release), why: context.Canceled,
+		},
+		"cancel in on_schema, of a source that fails": {
+			b: cpeer.Behaviour{CancelInSchema: true, SchemaRequests: 1, SchemaN: -1}, fails: errSource, want: events(0, cpeer.Release), why: arrow.ErrInvalid,
+		},
+		"cancel in on_next_task": {
+			b:       cpeer.Behaviour{CancelAt: 2, SchemaRequests: 1, SchemaN: 2, TaskRequests: 1, TaskN: 3},
+			batches: 30, want: events(2, cpeer.Release), why: context.Canceled,
+		},
+		"cancel in on_next_task, of a source that fails then": {
+			b: cpeer.Behaviour{CancelAt: 1, SchemaRequests: 1, SchemaN: 5}, batches: 1, fails: errSource,
+			want: events(1, cpeer.Release), why: context.Canceled,
+		},
+	}
+	for often := range int64(4) { // some sums that wrap are positive, and some are not
+		rows[fmt.Sprint("sums that overflow ", often)] = row{
+			b:       cpeer.Behaviour{SchemaRequests: 1 + often, SchemaN: math.MaxInt64, TaskRequests: often, TaskN: math.MaxInt64},
+			batches: 5, want: ended(5),
+		}
+	}
+	rec := twoColumns(t)
+	batch := wrap(t, rec)
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			settles(t)
+			r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+				for range row.batches {
+					if !yield(batch, nil) {
+						return
+					}
+				}
+				if row.fails != nil {
+					yield(nil, row.fails)
+				}
+			})
+			c := exported(t, background, row.b, r)
+			if row.b.CancelInSchema || row.b.CancelAt > 0 {
+				require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+				require.NoError(t, c.WaitTasks(row.b.CancelAt))
+				for range 10 {
+					c.Producer().Request(1)
+					c.Producer().Request(-1) // not even this
+					c.Producer().Cancel()
+				}
+			}
+			assert.ErrorIs(t, c.Wait(background), row.why)
+			assert.Equal(t, row.want, c.Events())
 			assert.EqualValues(t, device.CPU, c.DeviceType())
 			assert.Zero(t, c.Metadata())
-			extractAll(t, c, rec)
-		}
-	})
-	t.Run("the end needs no request", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		for n := range int64(3) {
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: n, SchemaN: 1}, repeated(t, rec, int(n)))
-			require.NoError(t, c.WaitReleased())
-			assert.Equal(t, events(int(n), cpeer.OnEnd, cpeer.Release), c.Events())
-		}
-	})
-	t.Run("only release after a non-zero return", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		for name, row := range map[string]struct {
-			b    cpeer.Behaviour
-			want []cpeer.Event
-		}{
-			"on_schema":       {cpeer.Behaviour{SchemaCode: int(syscall.ENOMEM)}, events(0, cpeer.Release)},
-			"the first task":  {cpeer.Behaviour{TaskCode: -7}, events(1, cpeer.Release)},
-			"the second task": {cpeer.Behaviour{TaskCode: 5, TaskCodeAt: 1}, events(2, cpeer.Release)},
-			"the end":         {cpeer.Behaviour{TaskCode: 5, TaskCodeAt: 3}, events(3, cpeer.OnEnd, cpeer.Release)},
-		} {
-			t.Run(name, func(t *testing.T) {
-				row.b.SchemaRequests, row.b.SchemaN = 1, 10
-				c := exported(t, background, row.b, repeated(t, rec, 3))
-				require.NoError(t, c.WaitReleased())
-				assert.Equal(t, row.want, c.Events())
-				if n := len(c.Tasks()); n == 1 || n == 2 {
-					assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&c.Tasks()[n-1], abi.As[abi.ArrowDeviceArray](garbageArray())), "a refused task is gone")
+			for i := range c.Tasks() {
+				out := garbageArray()
+				code := cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out))
+				if row.b.DropAtOnce || row.b.TaskCode != 0 && i == row.b.TaskCodeAt {
+					assert.Equal(t, int(syscall.EINVAL), code, "a task that was dropped or refused is gone")
+					continue
 				}
-			})
-		}
-	})
-	t.Run("a schema that is not taken is released", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		for _, code := range []int{0, 5} {
-			c := exported(t, background, cpeer.Behaviour{LeaveSchema: true, SchemaCode: code}, repeated(t, rec, 0))
-			require.NoError(t, c.WaitReleased())
-		}
-	})
-	t.Run("release while the source waits", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		ctx, cancel := context.WithCancel(background)
-		for name, row := range map[string]struct {
-			end  func(cpeer.Consumer)
-			want []cpeer.Event
-		}{
-			"cancel":      {func(c cpeer.Consumer) { c.Producer().Cancel() }, events(0, cpeer.Release)},
-			"context":     {func(cpeer.Consumer) { cancel() }, events(0, cpeer.OnError, cpeer.Release)},
-			"bad request": {func(c cpeer.Consumer) { c.Producer().Request(0) }, events(0, cpeer.OnError, cpeer.Release)},
-		} {
-			t.Run(name, func(t *testing.T) {
-				with := background
-				if name == "context" {
-					with = ctx
-				}
-				r, asked := silent(t, rec)
-				c := exported(t, with, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
-				<-asked
-				row.end(c)
-				require.NoError(t, c.WaitReleased())
-				assert.Equal(t, row.want, c.Events())
-			})
-		}
-	})
-	// request must not call on_next_task or on_error, and cancel no handler but on_error, while they run.
-	t.Run("request and cancel call no handler", func(t *testing.T) {
-		settles(t)
-		for _, n := range []int64{1, 3, 0} { // the last is an error
-			c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 2))
-			require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-			c.Producer().Request(n)
-			c.Producer().Cancel()
-			require.NoError(t, c.WaitReleased())
-			assert.Zero(t, c.Reentrant())
-		}
-	})
-	// additional_metadata must be valid as long as the producer is: until release.
-	t.Run("metadata lives until release", func(t *testing.T) {
-		settles(t)
-		md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3).WithMetadata(md))
-		require.NoError(t, c.WaitReleased())
-		assert.NotZero(t, c.Metadata())
-		assert.False(t, c.MetadataChanged())
-	})
+				require.Zero(t, code)
+				back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
+				require.NoError(t, err)
+				assert.True(t, sameRecord(t, rec, back))
+				back.Release()
+			}
+		})
+	}
+}
+
+// Release comes while the source waits for a batch.
+func TestAsyncProducerEndsWhileItsSourceWaits(t *testing.T) {
+	for name, row := range map[string]struct {
+		end  func(c cpeer.Consumer, cancel func())
+		want []cpeer.Event
+		why  error
+	}{
+		"cancel":      {func(c cpeer.Consumer, _ func()) { c.Producer().Cancel() }, events(0, cpeer.Release), context.Canceled},
+		"context":     {func(_ cpeer.Consumer, cancel func()) { cancel() }, events(0, cpeer.OnError, cpeer.Release), context.Canceled},
+		"bad request": {func(c cpeer.Consumer, _ func()) { c.Producer().Request(0) }, events(0, cpeer.OnError, cpeer.Release), arrow.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settles(t)
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			r, asked := silent(t, twoColumns(t))
+			c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
+			<-asked
+			expires(t, c.Wait)
+			row.end(c.Consumer, cancel)
+			assert.ErrorIs(t, c.Wait(background), row.why)
+			assert.Equal(t, row.want, c.Events())
+			assert.ErrorIs(t, c.Wait(ctx), row.why, "even if ctx is done")
+		})
+	}
 }
 
 // TestAsyncProducerRequest is about the calls of a producer's request.
@@ -221,28 +241,9 @@ func TestAsyncProducerRequest(t *testing.T) {
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(sent, cpeer.Release), c.Events())
 	})
-	t.Run("ten thousand from inside its calls", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 10_000, SchemaN: 1, TaskRequests: 10_000, TaskN: 1},
-			repeated(t, rec, 20))
-		require.NoError(t, c.WaitReleased())
-		assert.Equal(t, events(20, cpeer.OnEnd, cpeer.Release), c.Events())
-	})
-	t.Run("sums do not overflow", func(t *testing.T) {
-		settles(t)
-		rec := twoColumns(t)
-		for often := range int64(4) { // some sums that wrap are positive, and some are not
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1 + often, SchemaN: math.MaxInt64, TaskRequests: often, TaskN: math.MaxInt64},
-				repeated(t, rec, 5))
-			require.NoError(t, c.WaitReleased())
-			assert.Equal(t, events(5, cpeer.OnEnd, cpeer.Release), c.Events())
-		}
-	})
 	t.Run("from many threads", func(t *testing.T) {
 		settles(t)
-		rec := twoColumns(t)
-		c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 100))
+		c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 100))
 		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 		require.NoError(t, c.Producer().RequestOnThreads(4, 16))
 		require.NoError(t, c.WaitTasks(64))

@@ -15,7 +15,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -299,10 +298,11 @@ func TestAsyncStreamRelease(t *testing.T) {
 		settles(t)
 		c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
 		defer c.Free()
-		s := importAsync(t, soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), 0)
+		s := importAsync(t, soon(t), publicHandler(c), 0)
 		defer s.close()
 		rec := twoColumns(t)
-		require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
+		_, err := cdevice.ExportAsync(background, repeated(t, rec, 3), publicHandler(c))
+		require.NoError(t, err)
 		n := 0
 		for batch, err := range s.All() {
 			require.NoError(t, err)

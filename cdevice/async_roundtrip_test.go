@@ -220,7 +220,7 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 		}
 		defer from.Release()
 	}
-	if !assert.NoError(t, cdevice.ExportAsync(producing, from, handler)) {
+	if _, err := cdevice.ExportAsync(producing, from, handler); !assert.NoError(t, err) {
 		return
 	}
 	var others sync.WaitGroup
@@ -310,7 +310,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 		b.DropAtOnce = true
 	}
 	c := cpeer.NewConsumer(b)
-	if !assert.NoError(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))) {
+	if _, err := cdevice.ExportAsync(background, r, publicHandler(c)); !assert.NoError(t, err) {
 		return
 	}
 	if !assert.NoError(t, c.WaitEvent(cpeer.OnSchema)) {

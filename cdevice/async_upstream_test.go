@@ -125,7 +125,8 @@ func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader) cda
 	t.Helper()
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	streams := cdata.CreateAsyncDeviceStreamHandler(ctx, 1, cdataHandler(h))
-	require.NoError(t, cdevice.ExportAsync(background, r, h))
+	_, err := cdevice.ExportAsync(background, r, h)
+	require.NoError(t, err)
 	return <-streams
 }
 
@@ -196,9 +197,8 @@ func TestAsyncErrorToCdata(t *testing.T) {
 
 func TestAsyncErrorBeforeTheSchemaToCdata(t *testing.T) {
 	settles(t)
-	gone, err := cdevice.WrapRecordReader(newGiven(t).arrowReader(), device.CPUDevice())
+	r, err := cdevice.NewFailedRecordReader(device.CPU, errSource)
 	require.NoError(t, err)
-	gone.Release()
-	s := theirStream(t, background, gone)
-	assert.ErrorContains(t, s.Err, "RecordReader")
+	defer r.Release()
+	assert.ErrorContains(t, theirStream(t, background, r).Err, errSource.Error())
 }

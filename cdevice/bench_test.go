@@ -92,7 +92,7 @@ func BenchmarkAsyncStream(b *testing.B) {
 		stream, err := cdevice.ImportAsync(background, handler, 1)
 		must(b, err)
 		r := sameBatches(b, batch)
-		must(b, cdevice.ExportAsync(background, r, handler))
+		must(b, second(cdevice.ExportAsync(background, r, handler)))
 		r.Release()
 		in, err := stream.Reader(background)
 		must(b, err)

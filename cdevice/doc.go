@@ -136,7 +136,25 @@
 //	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading holds the producer back
 //	err = stream.Close(ctx)                                  // cancels, and waits for the producer
 //
-//	err = cdevice.ExportAsync(ctx, r, handler)               // returns at once
+//	export, err := cdevice.ExportAsync(ctx, r, handler)      // returns at once
+//	err = export.Wait(ctx)                                   // how the stream ended
+//
+// The calls of a stream, and the threads that make them:
+//
+//	on_schema, on_next_task, on_error, release   one goroutine of ExportAsync; any thread of another producer
+//	request                                      of ImportAsync: in on_schema, then goroutines, one at a time
+//	cancel                                       of ImportAsync: a goroutine, started by Close, the last Release or the end of ctx
+//	extract_data                                 of ImportAsync: the goroutine that reads the batch
+//
+// A stream ends in one of these ways. The reader's error is that of ImportAsync, and Wait is that of ExportAsync:
+//
+//	the source        last callbacks                   the reader's error          Wait
+//	ends              on_next_task with NULL, release  none                        nil
+//	fails             on_error, release                ProducerError               the source's error
+//	(ctx of export)   on_error, release                ProducerError, ECANCELED    the error of ctx
+//	(consumer closes  release, after cancel            ErrReleased, or the         wraps context.Canceled
+//	or its ctx ends)                                   error of ctx
+//	is cut off        release                          io.ErrUnexpectedEOF         -
 //
 // # Ownership
 //

@@ -52,7 +52,7 @@ func ExampleImportAsync() {
 		fmt.Println(err)
 		return
 	}
-	if err := cdevice.ExportAsync(ctx, source, handler); err != nil { // which has released the handler
+	if _, err := cdevice.ExportAsync(ctx, source, handler); err != nil { // which has released the handler
 		fmt.Println(err)
 		return
 	}
@@ -126,7 +126,7 @@ func ExampleExportAsync() {
 		return
 	}
 	rows := arrow.NewMetadata([]string{"rows"}, []string{"3"})
-	if err := cdevice.ExportAsync(ctx, r.WithMetadata(rows), handler); err != nil {
+	if _, err := cdevice.ExportAsync(ctx, r.WithMetadata(rows), handler); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -105,7 +105,7 @@ func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
 }
 
 // exportAsync hands over a handler, which is released.
-func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader) error {
+func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader) (*cdevice.AsyncExport, error) {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	s := importAsync(g.t, background, handler, 0)
 	defer s.close()

@@ -53,7 +53,7 @@ func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error)
 
 // All yields the items of the reader, or the error if there is none.
 func (s *asyncStream) All() iter.Seq2[*cdevice.RecordBatch, error] {
-	r, err := s.reader(context.Background())
+	r, err := s.reader(background)
 	if err != nil {
 		return func(yield func(*cdevice.RecordBatch, error) bool) { yield(nil, err) }
 	}
@@ -71,7 +71,7 @@ func (s *asyncStream) schema(ctx context.Context) (*arrow.Schema, error) {
 
 // close ends the stream, waits for its producer, and releases the reader.
 func (s *asyncStream) close() {
-	assert.NoError(s.t, s.Close(context.Background()))
+	assert.NoError(s.t, s.Close(background))
 	s.mu.Lock()
 	r := s.r
 	s.mu.Unlock()
@@ -80,9 +80,15 @@ func (s *asyncStream) close() {
 	}
 }
 
+// asyncExport is a stream of our producer, and its consumer in C.
+type asyncExport struct {
+	cpeer.Consumer
+	*cdevice.AsyncExport
+}
+
 // exported starts our producer with a consumer in C. When the test ends, the handler was
 // released, no callback came while another one was running, and all tasks are gone.
-func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader) cpeer.Consumer {
+func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader) asyncExport {
 	t.Helper()
 	c := cpeer.NewConsumer(b)
 	t.Cleanup(func() {
@@ -96,8 +102,14 @@ func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.R
 			c.Free()
 		}
 	})
-	require.NoError(t, cdevice.ExportAsync(ctx, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
-	return c
+	e, err := cdevice.ExportAsync(ctx, r, publicHandler(c))
+	require.NoError(t, err)
+	return asyncExport{c, e}
+}
+
+// publicHandler is the handler of a consumer in C.
+func publicHandler(c cpeer.Consumer) *cdevice.CArrowAsyncDeviceStreamHandler {
+	return abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())
 }
 
 // consumed is a stream of ours and its producer in C. When the test ends, the handler is
@@ -205,6 +217,7 @@ func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, queueSi
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	s := importAsync(t, ctx, handler, queueSize, opts...)
 	t.Cleanup(s.close)
-	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler))
+	_, err := cdevice.ExportAsync(background, r, handler)
+	require.NoError(t, err)
 	return s
 }

@@ -249,7 +249,7 @@ func TestStatsOfExports(t *testing.T) {
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 		bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, abi.As[abi.ArrowAsyncDeviceStreamHandler](handler))
 		r := repeated(t, twoColumns(t), 1)
-		require.NoError(t, cdevice.ExportAsync(background, r, handler))
+		require.NoError(t, second(cdevice.ExportAsync(background, r, handler)))
 		<-released
 	})
 }

@@ -195,14 +195,21 @@ func exportRows[A cdevice.ArrayStruct, S cdevice.StreamStruct](g *given, kind st
 
 func (g *given) asyncRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
-		"ExportSchema(s)":      {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
-		"ExportSchema(out)":    {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
-		"ExportField(out)":     {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
-		"ImportSchema(sch)":    {Call: func() error { return second(cdevice.ImportSchema(nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportField(sch)":     {Call: func() error { return second(cdevice.ImportField(nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ExportAsync(ctx)":     {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
-		"ExportAsync(r)":       {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
-		"ExportAsync(handler)": {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ExportSchema(s)":   {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
+		"ExportSchema(out)": {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
+		"ExportField(out)":  {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
+		"ImportSchema(sch)": {Call: func() error { return second(cdevice.ImportSchema(nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportField(sch)":  {Call: func() error { return second(cdevice.ImportField(nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ExportAsync(ctx)":  {Call: func() error { return second(g.exportAsync(noCtx, g.reader())) }, Want: nilCtx},
+		"AsyncExport.Wait(ctx)": {Call: func() error {
+			stream, err := g.exportAsync(background, g.reader())
+			if err != nil {
+				return err
+			}
+			return stream.Wait(noCtx)
+		}, Want: nilCtx},
+		"ExportAsync(r)":       {Call: func() error { return second(g.exportAsync(background, nil)) }, Want: "RecordReader = nil"},
+		"ExportAsync(handler)": {Call: func() error { return second(cdevice.ExportAsync(background, g.reader(), nil)) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}
 }
 

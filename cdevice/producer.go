@@ -12,7 +12,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
@@ -43,6 +42,29 @@ type producer struct {
 	delivered int64
 	cancelled bool
 	failed    error // an invalid request, or a task that could not be extracted
+
+	ended chan struct{} // closed when the handler was released
+	why   error         // how the stream ended, once ended is closed
+}
+
+// byConsumer is the end of a stream by its consumer, which is told no error.
+type byConsumer struct {
+	text  string
+	wraps []error
+}
+
+func (e *byConsumer) Error() string { return e.text }
+
+func (e *byConsumer) Unwrap() []error { return e.wraps }
+
+var errCancelled = &byConsumer{"cdevice: export: ArrowAsyncProducer.cancel was called", []error{context.Canceled}}
+
+// refused returns the error of a callback of the handler that returned a code, or nil if that is 0.
+func refused(callback string, code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &byConsumer{fmt.Sprintf("cdevice: export: ArrowAsyncDeviceStreamHandler.%s: %s", callback, codeText(code)), errorsOf(code)}
 }
 
 // given holds the arguments of callbacks, during the call. It has no Go pointers in the same
@@ -51,12 +73,6 @@ type producer struct {
 type given struct {
 	schema abi.ArrowSchema
 	task   abi.ArrowAsyncTask
-}
-
-// refuse reports the error to the handler of a stream that could not begin.
-func (p *producer) refuse(err error) {
-	p.finish(err)
-	p.drop()
 }
 
 func (p *producer) run() {
@@ -74,21 +90,23 @@ func (p *producer) run() {
 	p.finish(err)
 }
 
-// finish reports an error, if there is one, to the handler, and releases the handler.
+// finish reports the error that ended the stream to the handler, unless the consumer ended it, and
+// releases the handler.
 func (p *producer) finish(err error) {
 	p.mu.Lock()
-	if p.cancelled {
-		err = nil // a cancelled handler gets no error
-	}
+	tell := err != nil && !p.cancelled // a cancelled handler gets no error
 	p.mu.Unlock()
-	if err != nil {
+	if _, knows := err.(*byConsumer); tell && !knows {
 		if p.c == nil { // the handler has a producer before every callback except release
-			p.populate(p.deviceType(), nil)
+			p.populate(nil)
 		}
 		bridge.CallOnError(handlerMirror(p.handler), errnoOf(err), cText(err.Error()), metadataOf(err))
 	}
+	exporting.Delete(p.handler) // its memory may be another handler's once it is released
 	bridge.CallHandlerRelease(handlerMirror(p.handler))
 	p.handler = nil
+	p.why = err
+	close(p.ended)
 }
 
 // metadataOf returns the encoded metadata of an error that another asynchronous stream reported.
@@ -144,8 +162,8 @@ func (b *batches) run(r *items.Reader[*RecordBatch]) {
 
 var errNoAnswer = errors.New("cdevice: export: the reader ended its goroutine")
 
-// produce makes all calls of the handler up to on_error and release. It returns the error for
-// on_error. It holds at most one batch that was not requested. After cancel it sends the batch that
+// produce makes all calls of the handler up to on_error and release. It returns the error that ended
+// the stream, or nil after the end. It holds at most one batch that was not requested. After cancel it sends the batch that
 // it holds, if the handler had requested that, and does not read another one, which may never
 // arrive.
 func (p *producer) produce(b *batches) error {
@@ -156,7 +174,7 @@ func (p *producer) produce(b *batches) error {
 			next.Drop()
 		}
 	}()
-	if ok, err := p.begin(); !ok {
+	if err := p.begin(); err != nil {
 		return err
 	}
 	for {
@@ -165,15 +183,14 @@ func (p *producer) produce(b *batches) error {
 		case err != nil:
 			return err
 		case over && !(have && may && next.Err == nil):
-			return nil
+			return errCancelled
 		case have && next.Err == io.EOF:
-			bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil)
-			return nil
+			return refused("on_next_task", bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil))
 		case have && next.Err != nil:
 			return next.Err
 		case have && may:
 			have = false
-			if ok, err := p.deliver(next.Item); !ok {
+			if err := p.deliver(next.Item); err != nil {
 				return err
 			}
 		}
@@ -208,48 +225,40 @@ func (p *producer) state() (over, may bool, err error) {
 	return p.cancelled, p.requested > p.delivered, err
 }
 
-// begin makes the struct and calls on_schema. If it returns false, the stream ends.
-func (p *producer) begin() (bool, error) {
+// begin makes the struct and calls on_schema.
+func (p *producer) begin() error {
 	md, err := schema.AppendMetadata(nil, "ArrowAsyncProducer.additional_metadata", p.streamMetadata)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if err := p.reader.exportSchema(&p.given.schema); err != nil {
-		return false, err
+		return err
 	}
-	if !p.populate(p.deviceType(), md) {
+	if !p.populate(md) {
 		bridge.CallSchemaRelease(&p.given.schema)
-		return false, cstruct.ErrNoMemory
+		return cstruct.ErrNoMemory
 	}
 	code := bridge.CallOnSchema(handlerMirror(p.handler), &p.given.schema)
 	if p.given.schema.Release != 0 { // not moved
 		bridge.CallSchemaRelease(&p.given.schema)
 	}
-	return code == 0, nil
+	return refused("on_schema", code)
 }
 
 // populate makes the handler's producer. It returns false if there is no memory.
-func (p *producer) populate(t device.Type, metadata []byte) bool {
-	p.c = bridge.NewProducer(p, int32(t), metadata)
+func (p *producer) populate(metadata []byte) bool {
+	p.c = bridge.NewProducer(p, int32(p.reader.DeviceType()), metadata)
 	p.handler.Producer = uintptr(unsafe.Pointer(p.c))
 	return p.c != nil
 }
 
-// deviceType returns the reader's device type, or the CPU if the reader was released before.
-func (p *producer) deviceType() device.Type {
-	if p.reader == nil {
-		return device.CPU
-	}
-	return p.reader.DeviceType()
-}
-
-// deliver sends a batch, which the task then owns. If it returns false, the stream ends.
-func (p *producer) deliver(b *RecordBatch) (bool, error) {
+// deliver sends a batch, which the task then owns.
+func (p *producer) deliver(b *RecordBatch) error {
 	var err error
 	p.metadata, err = schema.AppendMetadata(p.metadata[:0], "RecordBatch.metadata", b.Metadata())
 	if err != nil {
 		items.Quietly(b.Release)
-		return false, err
+		return err
 	}
 	p.mu.Lock()
 	p.refs++
@@ -257,13 +266,14 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	p.mu.Unlock()
 	asyncTasks.Add(1)
 	word := bridge.ExportTask(&asyncTask{p: p, batch: b}, &p.given.task)
-	if bridge.CallOnNextTask(handlerMirror(p.handler), &p.given.task, p.metadata) == 0 {
-		return true, nil
+	code := bridge.CallOnNextTask(handlerMirror(p.handler), &p.given.task, p.metadata)
+	if code == 0 {
+		return nil
 	}
 	if t := handle.Take(word); t != nil { // not extracted, and the handler refused it
 		items.Quietly(t.Release)
 	}
-	return false, nil
+	return refused("on_next_task", code)
 }
 
 // Request is the producer's callback. Any thread may call it, even inside a callback. After Cancel

@@ -13,7 +13,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
@@ -106,23 +105,6 @@ func (c *lateContext) tell() {
 		f()
 	}
 	c.starting = nil
-}
-
-func TestAsyncProducerContext(t *testing.T) {
-	settles(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	batch := wrap(t, twoColumns(t))
-	r := yields(t, batch.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-		for yield(batch, nil) {
-		}
-	})
-	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, r)
-	require.NoError(t, c.WaitTasks(2))
-	cancel()
-	c.Producer().Request(1 << 40)
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(2, cpeer.OnError, cpeer.Release), c.Events())
 }
 
 // cancelling is a device that finds a context alive when a copy begins, and done when it ends.

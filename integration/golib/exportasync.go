@@ -102,7 +102,8 @@ func exportAsync(ask, number uint64, like *cdevice.RecordBatch, handler, within 
 		}
 		defer r.Release()
 	}
-	return cdevice.ExportAsync(ctx, r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
+	_, err = cdevice.ExportAsync(ctx, r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
+	return err
 }
 
 // forwardAsync forwards one asynchronous stream to the handler of another one. It waits for the schema.
@@ -111,5 +112,6 @@ func forwardAsync(handle, handler uint64) error {
 	if err != nil {
 		return err
 	}
-	return cdevice.ExportAsync(context.Background(), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
+	_, err = cdevice.ExportAsync(context.Background(), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
+	return err
 }

@@ -101,7 +101,7 @@ func asyncStreams(w *worker) {
 	w.later(func() { w.ok(s.Close(background)) })
 	there := got[*cdevice.RecordReader](w)(r.CopyTo(ctx, gpu))
 	w.later(there.Release)
-	w.ok(cdevice.ExportAsync(background, there, handler))
+	_ = got[*cdevice.AsyncExport](w)(cdevice.ExportAsync(background, there, handler))
 	in, err := s.Reader(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
