@@ -12,18 +12,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// counted is an item that only exists.
-type counted struct{}
-
-func (*counted) Retain()  {}
-func (*counted) Release() {}
-
-// idle waits for the end of all goroutines, those of an earlier test too.
-func idle(t *testing.T) {
-	t.Helper()
-	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == 0 })
-}
-
 // What a close does after a read that is under way runs on the goroutine of the read: a panic there
 // is reported, and ends nothing else.
 func TestCloseDuringAReadAhead(t *testing.T) {
@@ -43,10 +31,10 @@ func TestCloseDuringAReadAhead(t *testing.T) {
 
 			idle(t)
 			asked, answer := make(chan struct{}), make(chan struct{})
-			a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+			a := items.Ahead[*number]{Ask: func() (*number, error) {
 				close(asked)
 				<-answer
-				return new(counted), nil
+				return new(fixture).item(0), nil
 			}}
 			a.Start()
 			<-asked
@@ -70,20 +58,20 @@ func TestCloseDuringAReadAhead(t *testing.T) {
 func TestDiscardedItemIsMissed(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		item   *counted
+		item   *number
 		err    error
 		during bool // the read is under way when its item is discarded
 		want   error
 	}{
-		{"an item", new(counted), nil, false, items.ErrDiscarded},
-		{"an item of a read under way", new(counted), nil, true, items.ErrDiscarded},
+		{"an item", new(fixture).item(0), nil, false, items.ErrDiscarded},
+		{"an item of a read under way", new(fixture).item(0), nil, true, items.ErrDiscarded},
 		{"the end", nil, io.EOF, false, io.EOF},
 		{"the end, of a read under way", nil, io.EOF, true, io.EOF},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			idle(t)
 			asks, answer := 0, make(chan struct{})
-			a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+			a := items.Ahead[*number]{Ask: func() (*number, error) {
 				asks++
 				<-answer
 				return row.item, row.err
@@ -111,18 +99,18 @@ func TestReadGoesOnWhereItIsAwaited(t *testing.T) {
 	idle(t)
 	asks, answer := make(chan int), make(chan struct{})
 	count := 0
-	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+	a := items.Ahead[*number]{Ask: func() (*number, error) {
 		count++
 		if count == 4 {
 			return nil, io.EOF
 		}
 		asks <- count
 		<-answer
-		return new(counted), nil
+		return new(fixture).item(0), nil
 	}}
 	a.Start()
 	assert.Equal(t, 1, <-asks)
-	taken := make(chan *counted)
+	taken := make(chan *number)
 	go func() {
 		item, err := a.Next() // and no Start
 		assert.NoError(t, err)
@@ -152,10 +140,10 @@ func TestReadGoesOnWhereItIsAwaited(t *testing.T) {
 func TestDiscardEndsTheReading(t *testing.T) {
 	idle(t)
 	asks, answer := 0, make(chan struct{})
-	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+	a := items.Ahead[*number]{Ask: func() (*number, error) {
 		asks++
 		<-answer
-		return new(counted), nil
+		return new(fixture).item(0), nil
 	}}
 	a.Start()
 	ended := make(chan error)
@@ -174,14 +162,14 @@ func TestDiscardEndsTheReading(t *testing.T) {
 // The item of a read that was awaited is the user's: what is discarded is the one after it.
 func TestDiscardOfTheItemBehindOneThatIsTaken(t *testing.T) {
 	answer, asked := make(chan struct{}), make(chan struct{}, 3)
-	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+	a := items.Ahead[*number]{Ask: func() (*number, error) {
 		asked <- struct{}{}
 		<-answer
-		return new(counted), nil
+		return new(fixture).item(0), nil
 	}}
 	a.Start()
 	<-asked
-	taken := make(chan *counted)
+	taken := make(chan *number)
 	go func() {
 		item, err := a.Next()
 		assert.NoError(t, err)
