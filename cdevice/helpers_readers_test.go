@@ -117,31 +117,44 @@ func (f failing) Err() error { return f.err }
 
 // layers are readers that end in one of a script, one way and another.
 func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
-	over := func(s *script, open func(*script) *cdevice.RecordReader) *cdevice.RecordReader {
-		src := open(s)
-		defer src.Release()
-		r, err := src.CopyTo(background, device.CPUDevice())
-		require.NoError(t, err)
-		return r
+	imported := importing(t)
+	copied := func(src *cdevice.RecordReader) *cdevice.RecordReader {
+		return made(t, src)(src.CopyTo(background, device.CPUDevice()))
 	}
 	return map[string]func(*script) *cdevice.RecordReader{
-		"asked":          importing(t),
-		"asked ahead":    prefetching(t, 1),
-		"far ahead":      prefetching(t, 7),
-		"copied":         func(s *script) *cdevice.RecordReader { return over(s, importing(t)) },
-		"ahead, copied":  func(s *script) *cdevice.RecordReader { return over(s, prefetching(t, 2)) },
-		"mapped":         passing(t),
-		"mapped ahead":   func(s *script) *cdevice.RecordReader { return passing(t)(s).Prefetch(3) },
-		"ahead, mapped":  func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Map(same) },
-		"copied ahead":   func(s *script) *cdevice.RecordReader { return over(s, importing(t)).Prefetch(2).Map(same) },
-		"twice ahead":    func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Prefetch(2) },
-		"through an All": func(s *script) *cdevice.RecordReader { return iterating(t, importing(t)(s)) },
+		"imported":      imported,
+		"ahead, mapped": func(s *script) *cdevice.RecordReader { return imported(s).Prefetch(2).Map(same) },
+		"copied":        func(s *script) *cdevice.RecordReader { return copied(imported(s)) },
+		"ahead, copied": func(s *script) *cdevice.RecordReader { return copied(imported(s).Prefetch(2)) },
+		"copied ahead":  func(s *script) *cdevice.RecordReader { return copied(imported(s)).Prefetch(2).Map(same) },
+		"through an All": func(s *script) *cdevice.RecordReader {
+			return iterating(t, imported(s))
+		},
+		"through a HostReader": func(s *script) *cdevice.RecordReader {
+			src := imported(s).Prefetch(1)
+			h := src.HostReader(background, nil)
+			src.Release()
+			defer h.Release()
+			r, err := cdevice.WrapRecordReader(h, device.CPUDevice())
+			require.NoError(t, err)
+			return r
+		},
 	}
 }
 
 // prefetching makes a reader of a script, which prefetches n batches.
 func prefetching(t *testing.T, n int) func(*script) *cdevice.RecordReader {
 	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Prefetch(n) }
+}
+
+// iterating is a reader of an iterator that owns a reader.
+func iterating(t *testing.T, src *cdevice.RecordReader) *cdevice.RecordReader {
+	r, err := cdevice.NewRecordReader(src.Schema(), src.DeviceType(), func(yield func(*cdevice.RecordBatch, error) bool) {
+		defer src.Release()
+		src.All()(yield)
+	})
+	require.NoError(t, err)
+	return r
 }
 
 // blocked is a reader whose source does not return from its second get_next until answer is called.

@@ -2,11 +2,12 @@ package cdevice_test
 
 import (
 	"context"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,7 +18,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Close ends a reader early, and returns when its source is not in use any more.
+// Close and Release of readers whose sources are streams of C, copies, and other readers. internal/items tests
+// the rules of a reader.
 
 func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	checkLeaks(t)
@@ -57,38 +59,22 @@ func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	assert.Equal(t, 1, stops)
 }
 
-// passing makes a reader of a script, whose batches pass through a function.
-func passing(t *testing.T) func(*script) *cdevice.RecordReader {
-	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Map(same) }
-}
-
-// iterating is a reader of an iterator that owns a reader.
-func iterating(t *testing.T, src *cdevice.RecordReader) *cdevice.RecordReader {
-	r, err := cdevice.NewRecordReader(src.Schema(), src.DeviceType(), func(yield func(*cdevice.RecordBatch, error) bool) {
-		defer src.Release()
-		src.All()(yield)
-	})
-	require.NoError(t, err)
-	return r
-}
-
+// Close waits for a call under way, whether Go or C made it, and whether or not the last reference is gone.
 func TestCloseWaitsForACallUnderWay(t *testing.T) {
 	for name, layer := range layers(t) {
-		for _, through := range []string{"Next", "C"} {
+		for _, through := range []string{"Next", "C", "Next, released"} {
 			t.Run(name+", "+through, func(t *testing.T) {
 				checkLeaks(t)
 				b := blocked(t, layer)
 				s := garbageStream()
 				require.NoError(t, cdevice.ExportRecordReader(b.r, s))
-				asked := make(chan struct{})
+				read := make(chan struct{})
 				go func() {
-					defer close(asked)
-					if through == "C" {
-						for code := 0; code == 0; {
-							var got *cdevice.RecordBatch
-							if got, code = next(t, s); code == 0 {
-								got.Release()
-							}
+					defer close(read)
+					for code := 0; through == "C" && code == 0; {
+						var got *cdevice.RecordBatch
+						if got, code = next(t, s); code == 0 {
+							got.Release()
 						}
 					}
 					for b.r.Next() {
@@ -96,7 +82,10 @@ func TestCloseWaitsForACallUnderWay(t *testing.T) {
 					assert.ErrorIs(t, b.r.Err(), cdevice.ErrReleased)
 				}()
 				<-b.called
-				expires(t, b.r.Close)
+				if through == "Next, released" {
+					cdevice.ReleaseStruct(s)
+					b.r.Release()
+				}
 				expires(t, b.r.Close)
 				assert.Zero(t, b.releases.Load(), "it is being asked")
 				assert.EqualValues(t, 1, b.inside.Load())
@@ -108,160 +97,15 @@ func TestCloseWaitsForACallUnderWay(t *testing.T) {
 				assert.EqualValues(t, 1, b.releases.Load())
 				asks := b.nexts.Load()
 				assert.LessOrEqual(t, asks, int64(2), "nothing is asked any more")
-				<-asked
-				cdevice.ReleaseStruct(s)
-				b.r.Release()
+				<-read
+				if through != "Next, released" {
+					cdevice.ReleaseStruct(s)
+					b.r.Release()
+				}
 				assert.EqualValues(t, 1, b.releases.Load())
 				assert.Equal(t, asks, b.nexts.Load(), "nothing is asked after that")
 			})
 		}
-	}
-}
-
-// A reader that was closed has no answer to wait for, even if its source blocks.
-func TestNextDoesNotWaitAfterClose(t *testing.T) {
-	checkLeaks(t)
-	b := blocked(t, importing(t))
-	require.True(t, b.r.Next())
-	go func() {
-		for range b.r.All() { // holds the reader up
-		}
-	}()
-	<-b.called
-	expires(t, b.r.Close)
-	within.Seconds(t, "Next", func() error { isClosed(t, b.r); return nil })
-	b.answer()
-	closes(t, b.r)
-	b.r.Release()
-}
-
-// The source's stop function may block: Close returns with its context, and other calls do not
-// wait.
-func TestCloseWaitsForStop(t *testing.T) {
-	checkLeaks(t)
-	iterator := func(stop func()) *cdevice.RecordReader {
-		b := numbered(t, 1)[0]
-		r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
-			defer stop()
-			for yield(b, nil) {
-			}
-		})
-		require.NoError(t, err)
-		return r
-	}
-	for name, open := range map[string]func(stop func()) *cdevice.RecordReader{
-		"function": func(stop func()) *cdevice.RecordReader { return unending(t, stop) },
-		"iterator": iterator,
-		"copied": func(stop func()) *cdevice.RecordReader {
-			src := unending(t, stop)
-			defer src.Release()
-			r, err := src.CopyTo(background, device.CPUDevice())
-			require.NoError(t, err)
-			return r
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			begun, let := make(chan struct{}), make(chan struct{})
-			var stopped atomic.Bool
-			r := open(func() { close(begun); <-let; stopped.Store(true) })
-			require.True(t, r.Next())
-			expires(t, r.Close)
-			<-begun // on the goroutine of Close: Release, if it were first, would call stop
-			within.Seconds(t, "Next", func() error { isClosed(t, r); return nil })
-			within.Seconds(t, "Release", func() error { r.Release(); return nil })
-			expires(t, r.Close)
-			assert.EqualValues(t, 1, cdevice.ReadStats().Readers-readersOf(name), "it is not over")
-			closed := make(chan error)
-			go func() { closed <- r.Close(background) }()
-			close(let)
-			require.NoError(t, <-closed)
-			assert.True(t, stopped.Load())
-		})
-	}
-}
-
-// readersOf is how many readers stand below the one of TestCloseWaitsForStop.
-func readersOf(name string) int64 {
-	if name == "copied" {
-		return 1
-	}
-	return 0
-}
-
-func TestCloseWithAContextThatIsDone(t *testing.T) {
-	checkLeaks(t)
-	ctx, cancel := context.WithCancel(background)
-	cancel()
-	let := make(chan struct{})
-	r := unending(t, func() { <-let })
-	assert.EqualError(t, r.Close(ctx), "cdevice: close: context canceled")
-	isClosed(t, r)
-	close(let)
-	closes(t, r)
-	assert.NoError(t, r.Close(ctx), "there is nothing to wait for")
-	r.Release()
-}
-
-func TestCloseWithoutAContext(t *testing.T) {
-	checkLeaks(t)
-	r := unending(t, nil)
-	var none context.Context
-	err := r.Close(none)
-	assert.EqualError(t, err, "cdevice: close: ctx = nil, want a context: invalid")
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.True(t, r.Next(), "nothing was closed")
-	_, err = r.CopyTo(none, device.CPUDevice())
-	assert.EqualError(t, err, "cdevice: copy: ctx = nil, want a context: invalid")
-	r.Release()
-}
-
-// A stream that had ended keeps its end.
-func TestCloseAfterTheEnd(t *testing.T) {
-	checkLeaks(t)
-	for _, want := range []error{nil, errSource} {
-		r := asked(t, want, numbered(t, 2)...)
-		n, err := numbersOf(t, r.All())
-		assert.Equal(t, upTo(2), n)
-		assert.ErrorIs(t, err, want)
-		closes(t, r)
-		assert.False(t, r.Next())
-		assert.ErrorIs(t, r.Err(), want)
-		n, err = numbersOf(t, r.All())
-		assert.Empty(t, n)
-		r.Release()
-		assert.ErrorIs(t, err, want)
-	}
-}
-
-// Close drops no reference, and Release does not wait for it.
-func TestCloseKeepsTheReference(t *testing.T) {
-	checkLeaks(t)
-	before := cdevice.ReadStats().Readers
-	r := unending(t, nil)
-	require.True(t, r.Next())
-	closes(t, r)
-	assert.Equal(t, before+1, cdevice.ReadStats().Readers)
-	assert.Equal(t, 0, numberOf(t, r.RecordBatch()), "the batch that Next took is the caller's")
-	r.Release()
-	assert.Equal(t, before, cdevice.ReadStats().Readers)
-}
-
-func TestCloseAfterRelease(t *testing.T) {
-	checkLeaks(t)
-	for name, layer := range layers(t) {
-		t.Run(name, func(t *testing.T) {
-			b := blocked(t, layer)
-			go func() {
-				for b.r.Next() {
-				}
-				b.r.Release()
-			}()
-			<-b.called
-			expires(t, b.r.Close)
-			b.answer()
-			closes(t, b.r)
-			assert.EqualValues(t, 1, b.releases.Load())
-		})
 	}
 }
 
@@ -281,5 +125,224 @@ func TestCloseBeforeTheFirstBatch(t *testing.T) {
 			isClosed(t, r)
 			r.Release()
 		})
+	}
+}
+
+// A copy that waits for memory is given up when the copies, or their source, are closed.
+func TestCloseEndsTheWaitOfACopy(t *testing.T) {
+	for _, closed := range []string{"copies", "source"} {
+		t.Run(closed, func(t *testing.T) {
+			checkLeaks(t)
+			src := unending(t, nil)
+			dev := waiting{device.CPUDevice(), make(chan struct{})}
+			copies, err := src.CopyTo(background, dev)
+			require.NoError(t, err)
+			ended := make(chan error, 1)
+			go func() { copies.Next(); ended <- copies.Err() }()
+			<-dev.asked
+			closes(t, map[string]*cdevice.RecordReader{"copies": copies, "source": src}[closed])
+			assert.EqualError(t, <-ended, "cdevice: read: reader: closed: invalid: already released")
+			copies.Release()
+			src.Release()
+			closes(t, copies)
+		})
+	}
+}
+
+// The stop function of a source that copies hold may block: Close of them returns with its context.
+func TestCloseOfCopiesWaitsForStop(t *testing.T) {
+	checkLeaks(t)
+	before := cdevice.ReadStats().Readers
+	begun, let := make(chan struct{}), make(chan struct{})
+	src := unending(t, func() { close(begun); <-let })
+	r := made(t, src)(src.CopyTo(background, device.CPUDevice()))
+	require.True(t, r.Next())
+	expires(t, r.Close)
+	<-begun
+	within.Seconds(t, "Release", func() error { r.Release(); return nil })
+	expires(t, r.Close)
+	assert.EqualValues(t, before+2, cdevice.ReadStats().Readers, "it is not over")
+	close(let)
+	closes(t, r)
+}
+
+// A panic of the stop function does not cross into C.
+func TestPanicInStop(t *testing.T) {
+	checkLeaks(t)
+	before := cdevice.ReadStats()
+	seen := panics(t)
+	cdevice.ReleaseStruct(export(t, unending(t, func() { panic("in stop") })))
+	assert.EqualValues(t, 1, seen.Load())
+	assert.Equal(t, before.ExportedStreams, cdevice.ReadStats().ExportedStreams)
+}
+
+// slow is a device that refuses memory when it is let, whether or not its caller waits.
+type slow struct {
+	device.Device
+	asked, let chan struct{}
+}
+
+func (slow) ID() device.ID { return extDev }
+
+func (d slow) Allocate(context.Context, int64, device.Stream) (device.Memory, error) {
+	close(d.asked)
+	<-d.let
+	return nil, errSource
+}
+
+// A copy reads the batch that it took from the reader: Close of that reader waits for it.
+func TestCloseWaitsForACopyOfABatch(t *testing.T) {
+	checkLeaks(t)
+	stops := 0
+	r := unending(t, func() { stops++ })
+	dev := slow{device.CPUDevice(), make(chan struct{}), make(chan struct{})}
+	c, err := r.CopyTo(background, dev)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		for c.Next() {
+		}
+		ended <- c.Err()
+	}()
+	<-dev.asked
+	expires(t, r.Close)
+	select {
+	case <-ended:
+		t.Error("the copy is under way")
+	default:
+	}
+	close(dev.let)
+	closes(t, r)
+	assert.ErrorIs(t, <-ended, cdevice.ErrReleased)
+	assert.Equal(t, 1, stops)
+	r.Release()
+	c.Release()
+	closes(t, c)
+}
+
+// A source that is still held by others is given back, and no more.
+func TestCloseOfACopyLeavesItsSource(t *testing.T) {
+	checkLeaks(t)
+	src := asked(t, nil, numbered(t, 9)...)
+	r, err := src.CopyTo(background, device.CPUDevice())
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	closes(t, r)
+	assert.True(t, src.Next(), "it goes on")
+	r.Release()
+	src.Release()
+}
+
+// WithReleaser may call the producer later: until then, the source is in use.
+func TestCloseWaitsForReleaseWith(t *testing.T) {
+	for _, depth := range []int{0, 2} {
+		checkLeaks(t)
+		s := newScript(t, numbered(t, 3)...)
+		var holding atomic.Bool
+		held := make(chan func(), 9)
+		with := cdevice.WithReleaser(func(release func()) {
+			if !holding.Load() {
+				release()
+				return
+			}
+			held <- release
+		})
+		r, err := cdevice.ImportRecordReader(s.stream, with)
+		require.NoError(t, err)
+		r.Prefetch(depth)
+		require.True(t, r.Next())
+		holding.Store(true)
+		expires(t, r.Close)
+		assert.Zero(t, s.releases.Load())
+		holding.Store(false)
+		within.Eventually(t, "the release of the stream", func() bool {
+			for len(held) > 0 { // batches that were ready, and the stream, unless it comes only now
+				(<-held)()
+			}
+			return s.releases.Load() > 0
+		})
+		closes(t, r)
+		r.Release()
+		for len(held) > 0 { // a batch that was on its way when the stream was released
+			(<-held)()
+		}
+	}
+}
+
+// However many close, read and release copies at once, their source is stopped once, after the last call, and
+// none of them waits for ever.
+func TestCloseHammer(t *testing.T) {
+	checkLeaks(t)
+	for range 100 {
+		var stops atomic.Int64
+		src := unending(t, func() { stops.Add(1) })
+		r := made(t, src)(src.CopyTo(background, device.CPUDevice()))
+		var wg sync.WaitGroup
+		for i := range 3 {
+			r.Retain()
+			wg.Go(func() {
+				defer r.Release()
+				for range r.All() {
+				}
+			})
+			r.Retain()
+			wg.Go(func() {
+				defer r.Release()
+				for range i {
+					runtime.Gosched()
+				}
+				assert.NoError(t, r.Close(background))
+				assert.EqualValues(t, 1, stops.Load())
+			})
+		}
+		r.Release()
+		wg.Wait()
+	}
+}
+
+// At the end of a stream, nothing is in use any more when Release returns; a source that is read ahead is
+// released before the end is given.
+func TestNothingIsHeldAfterTheEnd(t *testing.T) {
+	checkLeaks(t)
+	for name, layer := range layers(t) {
+		for _, fails := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				batches := numbered(t, 4)
+				before := cdevice.ReadStats()
+				for round := range 20 {
+					s := newScript(t, batches...)
+					want := 4
+					if fails {
+						s, want = s.failing(3, 5, "disk on fire"), 3
+					}
+					r := layer(s)
+					var n int
+					if round%2 == 0 {
+						got, err := numbersOf(t, r.All())
+						n = len(got)
+						assert.Equal(t, upTo(want), got)
+						assert.Equal(t, fails, err != nil)
+						if name != "imported" && name != "through a HostReader" {
+							require.EqualValues(t, 1, s.releases.Load())
+						}
+						r.Release()
+					} else {
+						h := r.HostReader(background, nil)
+						r.Release()
+						for h.Next() {
+							n++
+						}
+						assert.Equal(t, fails, h.Err() != nil)
+						h.Release()
+					}
+					assert.Equal(t, want, n)
+					require.EqualValues(t, 1, s.releases.Load())
+					after := cdevice.ReadStats()
+					require.Equal(t, before.Readers, after.Readers)
+					require.Equal(t, before.Goroutines, after.Goroutines)
+					require.Equal(t, before.ImportedStreams, after.ImportedStreams)
+				}
+			})
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"syscall"
 	"testing"
 	"time"
@@ -20,67 +19,6 @@ import (
 )
 
 // Close waits for uses of a batch on behalf of the reader, besides the source.
-
-// slow is a device that refuses memory when it is let, whether or not its caller waits.
-type slow struct {
-	device.Device
-	asked, let chan struct{}
-}
-
-func (slow) ID() device.ID { return extDev }
-
-func (d slow) Allocate(context.Context, int64, device.Stream) (device.Memory, error) {
-	close(d.asked)
-	<-d.let
-	return nil, errSource
-}
-
-// A copy reads the batch that it took from the reader: Close of that reader waits for it.
-func TestCloseWaitsForACopyOfABatch(t *testing.T) {
-	checkLeaks(t)
-	stops := 0
-	r := unending(t, func() { stops++ })
-	dev := slow{device.CPUDevice(), make(chan struct{}), make(chan struct{})}
-	c, err := r.CopyTo(background, dev)
-	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() {
-		for c.Next() {
-		}
-		ended <- c.Err()
-	}()
-	<-dev.asked
-	expires(t, r.Close)
-	select {
-	case <-ended:
-		t.Error("the copy is under way")
-	default:
-	}
-	close(dev.let)
-	closes(t, r)
-	assert.ErrorIs(t, <-ended, cdevice.ErrReleased)
-	assert.Equal(t, 1, stops)
-	r.Release()
-	c.Release()
-	closes(t, c)
-}
-
-// A copy that waits for memory is given up when its source is closed.
-func TestCloseOfTheSourceEndsTheWaitOfACopy(t *testing.T) {
-	checkLeaks(t)
-	r := unending(t, nil)
-	dev := waiting{device.CPUDevice(), make(chan struct{})}
-	c, err := r.CopyTo(background, dev)
-	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() { c.Next(); ended <- c.Err() }()
-	<-dev.asked
-	closes(t, r)
-	assert.EqualError(t, <-ended, "cdevice: read: reader: closed: invalid: already released")
-	c.Release()
-	r.Release()
-	closes(t, c)
-}
 
 // The device reads the batches in page-locked memory later.
 func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
@@ -197,25 +135,4 @@ func TestGPUCloseWaitsForEvents(t *testing.T) {
 			require.NoError(t, gpu.Flush(background))
 		})
 	}
-}
-
-// Closing a reader over a HostReader stops the source of the reader below.
-func TestCloseWaitsBelowAHostReader(t *testing.T) {
-	checkLeaks(t)
-	b := blocked(t, func(s *script) *cdevice.RecordReader {
-		src := prefetching(t, 1)(s)
-		h := src.HostReader(background, nil)
-		src.Release()
-		defer h.Release()
-		r, err := cdevice.WrapRecordReader(h, device.CPUDevice())
-		require.NoError(t, err)
-		return r
-	})
-	require.True(t, b.r.Next())
-	<-b.called
-	expires(t, b.r.Close)
-	b.answer()
-	closes(t, b.r)
-	assert.EqualValues(t, 1, b.releases.Load())
-	b.r.Release()
 }

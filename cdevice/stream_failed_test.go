@@ -170,7 +170,7 @@ func TestEndBeforeTheSchema(t *testing.T) {
 func TestFailedReadersNameWhatIsMissing(t *testing.T) {
 	_, err := cdevice.WrapRecordReader(schemaless{}, device.CPUDevice())
 	assert.EqualError(t, err, "cdevice: wrap: schema = nil, want a schema: invalid")
-	for _, none := range []error{nil, (*nilError)(nil)} {
+	for _, none := range []error{nil, (*cdevice.FieldError)(nil)} {
 		_, err = cdevice.NewFailedRecordReader(device.CPU, none)
 		assert.EqualError(t, err, "cdevice: new: err = nil, want the error of the source: invalid")
 	}

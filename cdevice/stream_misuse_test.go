@@ -2,13 +2,8 @@ package cdevice_test
 
 import (
 	"bytes"
-	"errors"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -19,88 +14,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Streams that their users, or sources, misuse.
-
-// Many goroutines call a reader that was released: its source is not asked, and not stopped again.
-func TestReleasedReaderStaysReleased(t *testing.T) {
-	checkLeaks(t)
-	for range 300 {
-		var stops, asks atomic.Int64
-		made, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-			asks.Add(1)
-			return nil, errSource
-		}, func() { stops.Add(1) })
-		require.NoError(t, err)
-		s := newScript(t) // released once: a second call would be one of NULL
-		imported, err := cdevice.ImportRecordReader(s.stream)
-		require.NoError(t, err)
-		for _, r := range []*cdevice.RecordReader{made, imported} {
-			r.Release()
-			var wg sync.WaitGroup
-			for range 8 {
-				wg.Go(func() {
-					for range 10 {
-						for _, err := range r.All() {
-							assert.ErrorIs(t, err, cdevice.ErrReleased)
-						}
-						_ = cdevice.ExportRecordReader(r, garbageStream())
-					}
-				})
-			}
-			wg.Wait()
-		}
-		assert.EqualValues(t, 1, stops.Load())
-		assert.Zero(t, asks.Load())
-		assert.Zero(t, s.nexts.Load())
-	}
-}
-
-// However many goroutines are reading, a release ends the stream.
-func TestReleaseEndsAStreamThatManyRead(t *testing.T) {
-	checkLeaks(t)
-	b := numberedBatch(t, 1)
-	defer b.Release()
-	var asks, stops atomic.Int64
-	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		asks.Add(1)
-		b.Retain()
-		return b, nil
-	}, func() { stops.Add(1) })
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for _, err := range r.All() {
-				if err != nil {
-					assert.ErrorIs(t, err, cdevice.ErrReleased)
-				}
-			}
-		})
-	}
-	within.Eventually(t, "the reading", func() bool { return asks.Load() > 100 })
-	r.Release()
-	wg.Wait() // without an end, they would read for ever
-	assert.EqualValues(t, 1, stops.Load())
-}
-
-// The last release during a call takes the batch that the call gave, too.
-func TestReleaseDuringNext(t *testing.T) {
-	checkLeaks(t)
-	s := newScript(t, numbered(t, 1)...)
-	r, err := cdevice.ImportRecordReader(s.stream)
-	require.NoError(t, err)
-	next := s.getNext
-	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-		r.Release()
-		return next(call, out)
-	}
-	assert.False(t, r.Next(), "there is no batch for the caller")
-	assert.Nil(t, r.RecordBatch())
-	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
-}
 
 // An error of a source is an error for C, even if its number is 0 as a C int.
 func TestErrorIsNeverCodeZero(t *testing.T) {
@@ -132,74 +48,6 @@ func TestFailedExportEndsTheStream(t *testing.T) {
 	})
 }
 
-// A source that ends its goroutine, as t.FailNow does, has failed.
-func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
-	checkLeaks(t)
-	src, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		runtime.Goexit()
-		return nil, nil
-	}, nil)
-	require.NoError(t, err)
-	r, err := src.CopyTo(background, device.CPUDevice())
-	require.NoError(t, err)
-	assert.False(t, r.Next())
-	assert.ErrorContains(t, r.Err(), "ended its goroutine")
-	src.Release()
-	release(t, r)
-}
-
-// Panics on goroutines without a waiting caller do not end the process.
-func TestPanicInStop(t *testing.T) {
-	checkLeaks(t)
-	before := cdevice.ReadStats()
-	seen := panics(t)
-	open := func() *cdevice.RecordReader {
-		r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() { panic("in stop") })
-		require.NoError(t, err)
-		return r
-	}
-	cdevice.ReleaseStruct(export(t, open()))
-	assert.EqualValues(t, 1, seen.Load(), "no panic crosses into C")
-	assert.Equal(t, before.ExportedStreams, cdevice.ReadStats().ExportedStreams)
-
-	src := open()
-	r, err := src.CopyTo(background, device.CPUDevice())
-	require.NoError(t, err)
-	src.Release()
-	require.True(t, r.Next())
-	r.Release()
-	within.Eventually(t, "the panic of a source that is asked ahead", func() bool { return seen.Load() == 2 })
-
-	r = open()
-	assert.PanicsWithValue(t, "in stop", r.Release, "a panic on the program's goroutine is the program's")
-}
-
-// An iterator that panics after its stream was released is heard of.
-func TestPanicOfAStoppedIterator(t *testing.T) {
-	seen := panics(t)
-	b := numbered(t, 1)[0]
-	r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
-		yield(b, nil)
-		panic("while it cleans up")
-	})
-	require.NoError(t, err)
-	require.True(t, r.Next())
-	r.Release()
-	assert.EqualValues(t, 1, seen.Load())
-}
-
-// The first error counts, also of an iterator that goes on after it.
-func TestFirstErrorOfAnIteratorCounts(t *testing.T) {
-	r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
-		yield(nil, errSource)
-		yield(nil, errors.New("another"))
-	})
-	require.NoError(t, err)
-	defer r.Release()
-	assert.False(t, r.Next())
-	assert.ErrorIs(t, r.Err(), errSource)
-}
-
 func TestReleasedBatchDoesNotComeBack(t *testing.T) {
 	checkLeaks(t)
 	in := newScript(t, numbered(t, 1)...).reader(t)
@@ -211,42 +59,6 @@ func TestReleasedBatchDoesNotComeBack(t *testing.T) {
 	_, err = numbersOf(t, iterator.All())
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
 	iterator.Release()
-}
-
-// A source may return a batch beside an error: the batch is released.
-func TestBatchBesideAnErrorIsReleased(t *testing.T) {
-	checkLeaks(t)
-	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		return numberedBatch(t, 1), errSource
-	}, nil)
-	require.NoError(t, err)
-	defer r.Release()
-	assert.False(t, r.Next())
-	assert.ErrorIs(t, r.Err(), errSource)
-}
-
-// After a release the source is not called any more, even if the reader prefetches.
-func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
-	for range 20 {
-		s := newScript(t, numbered(t, 12)...)
-		next, answer := s.getNext, make(chan struct{})
-		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-			if call == 1 {
-				<-answer
-			}
-			return next(call, out)
-		}
-		r, err := cdevice.ImportRecordReader(s.stream)
-		require.NoError(t, err)
-		r.Prefetch(10)
-		require.True(t, r.Next())
-		within.Eventually(t, "the second call", func() bool { return s.nexts.Load() == 2 })
-		r.Release()
-		close(answer)
-		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
-		assert.EqualValues(t, 2, s.nexts.Load())
-		streamsEnd(t)
-	}
 }
 
 // WithReleaser also applies to refused input.
@@ -306,19 +118,6 @@ func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
 	assert.Equal(t, 1, numberIn(h.RecordBatch()))
 }
 
-// The source may query the state of its stream.
-func TestErrInsideTheSource(t *testing.T) {
-	var r *cdevice.RecordReader
-	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		assert.NoError(t, r.Err())
-		return nil, errSource
-	}, nil)
-	require.NoError(t, err)
-	defer r.Release()
-	assert.False(t, r.Next())
-	assert.ErrorIs(t, r.Err(), errSource)
-}
-
 func TestNewReadersNameWhatIsMissing(t *testing.T) {
 	for _, err := range []error{
 		second(cdevice.NewRecordReader(numberedSchema, 0, yielding(nil))),
@@ -327,33 +126,4 @@ func TestNewReadersNameWhatIsMissing(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, "cdevice: new: device_type = ")
 	}
-}
-
-// A call that waits behind another one when the last reference goes does not ask the source.
-func TestCallThatWaitsIsNotAskedAfterTheRelease(t *testing.T) {
-	checkLeaks(t)
-	var asks atomic.Int64
-	let := make(chan struct{})
-	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		asks.Add(1)
-		<-let
-		return numberedBatch(t, 0), nil
-	}, nil)
-	require.NoError(t, err)
-	done := make(chan struct{})
-	for range 2 {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for range r.All() {
-				return
-			}
-		}()
-	}
-	within.Eventually(t, "the first call", func() bool { return asks.Load() == 1 })
-	time.Sleep(20 * time.Millisecond) // the second one waits for it
-	r.Release()
-	close(let)
-	<-done
-	<-done
-	assert.EqualValues(t, 1, asks.Load())
 }
