@@ -123,6 +123,46 @@ func TestCloseKeepsTheReference(t *testing.T) {
 	assert.Equal(t, readers, items.LiveReaders.Load())
 }
 
+// Close waits for a function of Map that is under way. A prefetcher closes the source below the function at once.
+func TestCloseWaitsForAFunctionOfMap(t *testing.T) {
+	for name, stages := range map[string]func(r *reader, do func(*number) (*number, error)){
+		"Map":              (*reader).Map,
+		"below a Prefetch": func(r *reader, do func(*number) (*number, error)) { r.Map(do); r.Prefetch(2) },
+		"above a Prefetch": func(r *reader, do func(*number) (*number, error)) { r.Prefetch(2); r.Map(do) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t)
+			inside, let := make(chan struct{}), make(chan struct{})
+			s := f.source(9)
+			r := f.reader(s)
+			calls := 0
+			stages(r, func(n *number) (*number, error) {
+				if calls++; calls == 2 {
+					close(inside)
+					<-let
+				}
+				return f.item(n.value), nil
+			})
+			nextReturns(t, r, 0)
+			next := make(chan bool)
+			go func() { next <- r.Next() }()
+			<-inside
+			assert.ErrorIs(t, r.Close(done), context.Canceled)
+			if name != "above a Prefetch" {
+				assert.Zero(t, s.closes.Load(), "the function is called where it is asked")
+			}
+			closed := make(chan error)
+			go func() { closed <- r.Close(background) }()
+			close(let)
+			assert.NoError(t, <-closed)
+			assert.EqualValues(t, 1, s.closes.Load())
+			assert.False(t, <-next)
+			assert.Equal(t, 2, calls, "no further item is asked for")
+			r.Release()
+		})
+	}
+}
+
 // The source itself closes its reader, which waits for the source: ctx ends that. The item is dropped.
 func TestCloseInsideTheSource(t *testing.T) {
 	eachLayer(t, 9, func(f *fixture, s *source, open func() *reader) {

@@ -249,6 +249,7 @@ func TestMapBorrowsAndTakes(t *testing.T) {
 			assert.Equal(t, map[bool]int{true: 2, false: 1}[name == "the same item"], r.Current.fits, name)
 			if kept != nil {
 				kept.Release()
+				kept = nil
 			}
 		}
 		r.Release()
