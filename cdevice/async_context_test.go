@@ -40,19 +40,6 @@ func TestAsyncStreamContext(t *testing.T) {
 		_, err := p.all()
 		assert.ErrorIs(t, err, context.Canceled)
 	})
-	t.Run("changes nothing after the end", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(background)
-		p := consumed(t, ctx, 0)
-		require.Zero(t, p.begin())
-		p.End()
-		cancel()
-		_, err := p.s.schema(soon(t))
-		require.NoError(t, err)
-		p.Release()
-		_, err = p.all()
-		assert.NoError(t, err)
-		assert.Zero(t, p.Calls().Cancels)
-	})
 	// The last batch was taken, and the producer has announced the end: the context ends nothing.
 	t.Run("is no error of a stream that is over", func(t *testing.T) {
 		inner, cancel := context.WithCancel(background)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -220,45 +221,37 @@ func (p *goProducer) send(f goTask) int {
 	return bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), task, nil)
 }
 
-// Metadata of a batch goes with it through readers whose schema is another object.
+// Metadata of a batch goes with it through readers whose schema is another object: that of WithMetadata, and
+// that of the record batch that was wrapped.
 func TestAsyncMetadataAndAnEqualSchema(t *testing.T) {
-	settles(t)
 	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
-	smd := numberedSchema.Metadata()
-	same := arrow.NewSchema(numberedSchema.Fields(), &smd)
-	batch := numbered(t, 1)[0]
-	r := yields(t, same, func(yield func(*cdevice.RecordBatch, error) bool) {
-		with := batch.WithMetadata(md)
-		defer with.Release()
-		yield(with, nil)
-	})
-	c, err := r.CopyTo(background, device.CPUDevice())
-	require.NoError(t, err)
-	s := connect(t, soon(t), c, 0)
-	c.Release()
-	n := 0
-	for b, err := range s.All() {
-		require.NoError(t, err)
-		assert.True(t, md.Equal(b.Metadata()), "%v", b.Metadata())
-		n++
+	schemaMetadata := numberedSchema.Metadata()
+	same := arrow.NewSchema(numberedSchema.Fields(), &schemaMetadata)
+	rec := numberedRecord(1)
+	defer rec.Release()
+	withMetadata := array.NewRecordBatchWithMetadata(rec.Schema(), rec.Columns(), 1, md)
+	defer withMetadata.Release()
+	for name, open := range map[string]func(t *testing.T) *cdevice.RecordBatch{
+		"WithMetadata": func(t *testing.T) *cdevice.RecordBatch { return wrap(t, rec).WithMetadata(md) },
+		"wrapped": func(t *testing.T) *cdevice.RecordBatch {
+			b, err := cdevice.WrapRecordBatch(withMetadata, device.CPUDevice())
+			require.NoError(t, err)
+			return b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settles(t)
+			batch := open(t)
+			defer batch.Release()
+			r := yields(t, same, yielding(nil, batch))
+			s := connect(t, soon(t), r, 0)
+			in, err := s.reader(soon(t))
+			require.NoError(t, err)
+			require.True(t, in.Next(), "%v", in.Err())
+			assert.True(t, batch.Metadata().Equal(in.RecordBatch().Metadata()), "%v", in.RecordBatch().Metadata())
+			assert.False(t, in.Next())
+		})
 	}
-	assert.Equal(t, 1, n)
-}
-
-// The metadata of an error goes through a chain of streams.
-func TestAsyncErrorMetadataIsPassedOn(t *testing.T) {
-	settles(t)
-	md := arrow.NewMetadata([]string{"retry"}, []string{"a\x00b"})
-	r := yields(t, numberedSchema, func(yield func(*cdevice.RecordBatch, error) bool) {
-		yield(nil, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 5, Message: "x\x00y", Metadata: md})
-	})
-	s := connect(t, soon(t), r, 0)
-	_, err := numbersOf(t, s.All())
-	var e *cdevice.ProducerError
-	require.ErrorAs(t, err, &e)
-	assert.Equal(t, 5, e.Code)
-	assert.True(t, md.Equal(e.Metadata), "%v", e.Metadata)
-	assert.Contains(t, e.Message, "x\ufffdy", "a text for C has no NUL")
 }
 
 // bomb is a record batch whose last Release panics.

@@ -2,9 +2,6 @@ package cdevice_test
 
 import (
 	"context"
-	"errors"
-	"io"
-	"syscall"
 	"testing"
 	"time"
 
@@ -127,53 +124,23 @@ func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
 	assert.Zero(t, cdevice.ReadStats().Goroutines)
 }
 
-// It is a reader like others: arrow-go reads it, it is copied and exported again.
-func TestAsyncStreamIsReadAsAnyReader(t *testing.T) {
+// Copies of the stream have its metadata.
+func TestAsyncStreamIsCopied(t *testing.T) {
+	settles(t)
 	rec := twoColumns(t)
-	open := func(t *testing.T) *cdevice.RecordReader {
-		settles(t)
-		md := arrow.NewMetadata([]string{"rows"}, []string{"15"})
-		r, err := connect(t, soon(t), repeated(t, rec, 3).WithMetadata(md), 0).reader(soon(t))
-		require.NoError(t, err)
-		return r
+	md := arrow.NewMetadata([]string{"rows"}, []string{"15"})
+	r, err := connect(t, soon(t), repeated(t, rec, 3).WithMetadata(md), 0).reader(soon(t))
+	require.NoError(t, err)
+	copied, err := r.CopyTo(soon(t), device.CPUDevice())
+	require.NoError(t, err)
+	defer copied.Release()
+	assert.True(t, md.Equal(copied.Metadata()))
+	for range 3 {
+		require.True(t, copied.Next())
+		assert.True(t, sameRecord(t, rec, copied.RecordBatch()))
 	}
-	count := func(t *testing.T, r *cdevice.RecordReader) {
-		n := 0
-		for r.Next() {
-			assert.True(t, sameRecord(t, rec, r.RecordBatch()))
-			n++
-		}
-		assert.NoError(t, r.Err())
-		assert.Equal(t, 3, n)
-	}
-	t.Run("Next", func(t *testing.T) { count(t, open(t)) })
-	t.Run("HostReader", func(t *testing.T) {
-		h := open(t).HostReader(soon(t), nil)
-		defer h.Release()
-		n := 0
-		for h.Next() {
-			n++
-		}
-		assert.NoError(t, h.Err())
-		assert.Equal(t, 3, n)
-	})
-	t.Run("CopyTo", func(t *testing.T) {
-		r := open(t)
-		copied, err := r.CopyTo(soon(t), device.CPUDevice())
-		require.NoError(t, err)
-		defer copied.Release()
-		assert.Equal(t, r.Metadata(), copied.Metadata())
-		count(t, copied)
-	})
-	t.Run("ExportRecordReader", func(t *testing.T) {
-		out := new(cdevice.CArrowDeviceArrayStream)
-		require.NoError(t, cdevice.ExportRecordReader(open(t), out))
-		r, err := cdevice.ImportRecordReader(out)
-		require.NoError(t, err)
-		defer r.Release()
-		assert.Zero(t, r.Metadata().Len(), "a C stream has none")
-		count(t, r)
-	})
+	assert.False(t, copied.Next())
+	assert.NoError(t, copied.Err())
 }
 
 // In a chain, cancel goes up: the middle gives up the batch that its own producer does not send.
@@ -190,19 +157,4 @@ func TestAsyncChainIsCancelledFromItsEnd(t *testing.T) {
 	p.Release()
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, events(0, cpeer.Release), c.Events())
-}
-
-// The same errors, read by Next.
-func TestAsyncStreamErrorsAreTheReaders(t *testing.T) {
-	p := consumed(t, soon(t), 0)
-	require.Zero(t, p.begin())
-	p.send(1)
-	p.Error(int(syscall.EIO), "disk on fire", nil)
-	p.Release()
-	r, err := p.s.reader(soon(t))
-	require.NoError(t, err)
-	assert.True(t, r.Next())
-	assert.False(t, r.Next())
-	assert.EqualError(t, r.Err(), "cdevice: import: ArrowAsyncDeviceStreamHandler.on_error: input/output error (errno 5): disk on fire")
-	assert.False(t, errors.Is(r.Err(), io.EOF))
 }

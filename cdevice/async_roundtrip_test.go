@@ -70,6 +70,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	batch := wrap(t, rec)
+	retry := arrow.NewMetadata([]string{"retry"}, []string{"a\x00b"})
 	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
 		for range 10 {
 			with := batch.WithMetadata(arrow.NewMetadata([]string{"k"}, []string{"v"}))
@@ -78,7 +79,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 				return
 			}
 		}
-		yield(nil, fmt.Errorf("out of paper: %w", syscall.Errno(99)))
+		yield(nil, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 99, Message: "out\x00of paper", Metadata: retry})
 	})
 	md := arrow.NewMetadata([]string{"rows"}, []string{"50"})
 	r.WithMetadata(md)
@@ -100,7 +101,10 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 	}
 	assert.Equal(t, 10, n)
 	assert.ErrorIs(t, last, syscall.Errno(99))
-	assert.ErrorContains(t, last, "out of paper")
+	assert.ErrorContains(t, last, "out\ufffdof paper", "a text for C has no NUL")
+	var pe *cdevice.ProducerError
+	require.ErrorAs(t, last, &pe)
+	assert.True(t, retry.Equal(pe.Metadata), "%v", pe.Metadata)
 }
 
 func TestAsyncTaskErrorReachesTheOtherSide(t *testing.T) {

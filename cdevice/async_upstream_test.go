@@ -133,39 +133,27 @@ func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader) cda
 func TestAsyncToCdata(t *testing.T) {
 	settles(t)
 	rec := outsideTheHeap(t)
-	md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
+	ofStream, ofBatch := arrow.NewMetadata([]string{"rows"}, []string{"many"}), arrow.NewMetadata([]string{"k"}, []string{"v"})
+	with := wrap(t, rec).WithMetadata(ofBatch)
+	defer with.Release()
 	for _, n := range []int{0, 1, 2, 25} {
-		s := theirStream(t, background, repeated(t, rec, n).WithMetadata(md))
+		r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+			for i := 0; i < n && yield(with, nil); i++ {
+			}
+		})
+		s := theirStream(t, background, r.WithMetadata(ofStream))
 		require.NoError(t, s.Err)
 		assert.True(t, rec.Schema().Equal(s.Schema))
-		assert.True(t, md.Equal(s.AdditionalMetadata))
+		assert.True(t, ofStream.Equal(s.AdditionalMetadata))
 		got := 0
 		for m := range s.Stream {
 			require.NoError(t, m.Err)
 			assert.True(t, array.RecordEqual(rec, m.Record))
+			assert.True(t, ofBatch.Equal(m.AdditionalMetadata))
 			m.Record.Release()
 			got++
 		}
 		assert.Equal(t, n, got)
-	}
-}
-
-func TestAsyncMetadataOfBatchesToCdata(t *testing.T) {
-	settles(t)
-	rec := outsideTheHeap(t)
-	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
-	batch := wrap(t, rec)
-	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-		with := batch.WithMetadata(md)
-		defer with.Release()
-		yield(with, nil)
-	})
-	s := theirStream(t, background, r)
-	require.NoError(t, s.Err)
-	for m := range s.Stream {
-		require.NoError(t, m.Err)
-		assert.True(t, md.Equal(m.AdditionalMetadata))
-		m.Record.Release()
 	}
 }
 

@@ -11,63 +11,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// days is an arrow-go reader; the caller releases it.
-func days(n int) array.RecordReader {
-	var all []arrow.RecordBatch
-	for range n {
-		rec := trips()
-		defer rec.Release()
-		all = append(all, rec)
-	}
-	rdr, err := array.NewRecordReader(all[0].Schema(), all)
-	if err != nil {
-		panic(err)
-	}
-	return rdr
-}
-
-// An arrow-go reader is exported as a C stream and imported again; no memory is copied.
+// Batches of an iterator, or of an arrow-go reader (WrapRecordReader), are exported as a C stream and imported
+// again; no memory is copied. An error of the source reaches the consumer.
 func ExampleExportRecordReader() {
-	rdr := days(3)
-	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
-	rdr.Release()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	// A consumer in another language passes the address of its own struct; see
-	// DeviceArrayStreamFromPtr.
-	var stream cdevice.CArrowDeviceArrayStream
-	err = cdevice.ExportRecordReader(r, &stream)
-	r.Release() // the stream holds it on its own
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	in, err := cdevice.ImportRecordReader(&stream)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer in.Release()
-	fmt.Println(in.DeviceType(), in.Schema().Field(0).Name)
-	for batch, err := range in.All() {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(batch.NumRows(), "rows") // released when the loop moves on
-	}
-	// Output:
-	// cpu city
-	// 3 rows
-	// 3 rows
-	// 3 rows
-}
-
-// The source of the batches may be an iterator; its error reaches the consumer.
-func ExampleNewRecordReader() {
 	rec := trips()
 	defer rec.Release()
 	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
@@ -87,6 +33,8 @@ func ExampleNewRecordReader() {
 	}
 	defer r.Release()
 
+	// A consumer in another language passes the address of its own struct; see DeviceArrayStreamFromPtr, and
+	// ArrayStreamFromPtr for libraries that know no device.
 	var stream cdevice.CArrowDeviceArrayStream
 	if err := cdevice.ExportRecordReader(r, &stream); err != nil {
 		fmt.Println(err)
@@ -111,7 +59,13 @@ func ExampleNewRecordReader() {
 // read on the host again.
 func ExampleRecordReader_CopyTo() {
 	gpu := openGPU()
-	rdr := days(2)
+	rec := trips()
+	defer rec.Release()
+	rdr, err := array.NewRecordReader(rec.Schema(), []arrow.RecordBatch{rec, rec})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	src, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
 	if err != nil {

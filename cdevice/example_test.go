@@ -62,32 +62,6 @@ func Example() {
 	// Output: cpu 3 ["Oslo" "Lima" "Pune"]
 }
 
-// Slices and selections share the memory; only the part is exported.
-func ExampleRecordBatch_Slice() {
-	rec := trips()
-	defer rec.Release()
-	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer batch.Release()
-	part, err := batch.Slice(1, 3)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer part.Release()
-	copied, err := part.CopyToHost(context.Background(), memory.DefaultAllocator)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer copied.Release()
-	fmt.Println(copied.Column(0), copied.Column(1))
-	// Output: ["Lima" "Pune"] [(null) 3]
-}
-
 // An error names the field of the C struct that is wrong, and the struct is
 // released all the same.
 func ExampleImportRecordBatch_malformed() {

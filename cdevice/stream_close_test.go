@@ -96,7 +96,9 @@ func TestCloseWaitsForACallUnderWay(t *testing.T) {
 				require.NoError(t, <-closed)
 				assert.EqualValues(t, 1, b.releases.Load())
 				asks := b.nexts.Load()
-				assert.LessOrEqual(t, asks, int64(2), "nothing is asked any more")
+				if name != "through a HostReader" { // which does not stop the reader below before its own call ends
+					assert.LessOrEqual(t, asks, int64(2), "nothing is asked any more")
+				}
 				<-read
 				if through != "Next, released" {
 					cdevice.ReleaseStruct(s)

@@ -193,6 +193,9 @@ func TestReleaseEndsAStreamThatManyRead(t *testing.T) {
 		})
 	}
 	<-called
+	for range 1000 { // until the others wait for that call
+		runtime.Gosched()
+	}
 	r.Release()
 	answer()
 	all.Wait() // without an end, they would read for ever
