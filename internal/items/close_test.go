@@ -61,11 +61,13 @@ func TestCloseAfterRelease(t *testing.T) {
 		called, answer := s.holdBack(1)
 		r := open()
 		nextReturns(t, r, 0)
-		go r.Next()
+		var next sync.WaitGroup
+		next.Go(func() { assert.False(t, r.Next()) })
 		<-called
 		r.Release()
 		assert.ErrorIs(t, r.Close(done), context.Canceled)
 		answer()
+		next.Wait()
 		closes(t, r)
 		assert.EqualValues(t, 1, s.closes.Load())
 	})
@@ -92,7 +94,9 @@ func TestCloseWaitsForTheSource(t *testing.T) {
 		r.WhenUnused(func() { unused = true })
 		close(let)
 		closes(t, r)
-		assert.NoError(t, r.Close(done), "there is nothing to wait for")
+		for range 20 {
+			assert.NoError(t, r.Close(done), "there is nothing to wait for")
+		}
 		within.Eventually(t, "the end", func() bool { return items.LiveReaders.Load() == readers && items.Goroutines.Load() == 0 })
 		assert.True(t, unused)
 		r.WhenUnused(func() { unused = false })

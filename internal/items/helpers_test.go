@@ -98,9 +98,15 @@ func (f *fixture) reader(s items.Source[*number]) *reader {
 	return r
 }
 
+// unfit is a number whose check panics.
+const unfit = -2
+
 // fits refuses negative numbers.
 func fits(n *number) error {
-	if n.value < 0 {
+	switch {
+	case n.value == unfit:
+		panic("compared")
+	case n.value < 0:
 		return errUnfit
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -208,12 +209,14 @@ func TestReleaseDoesNotWait(t *testing.T) {
 		called, answer := s.holdBack(1)
 		r := open()
 		nextReturns(t, r, 0)
-		go r.Next()
+		var next sync.WaitGroup
+		next.Go(func() { assert.False(t, r.Next()) })
 		<-called
 		r.Release()
 		assert.Zero(t, s.closes.Load(), "not during a call")
 		within.Eventually(t, "the interrupt", func() bool { return s.interrupts.Load() > 0 })
 		answer()
+		next.Wait()
 		within.Eventually(t, "the end of the source", func() bool { return s.closes.Load() == 1 })
 		assert.EqualValues(t, 2, s.calls.Load(), "nothing is asked after it")
 	})
@@ -234,6 +237,8 @@ func TestErrInsideTheSource(t *testing.T) {
 // A panic in a source, and the end of the goroutine that calls it, are errors of the stream. The source is not
 // asked again.
 func TestPanicsOfASource(t *testing.T) {
+	long := fmt.Errorf("%s: %w", strings.Repeat("ä", 1<<20), errSource)
+	shortened := fmt.Sprintf("%s... (%d bytes)", long.Error()[:64<<10], len(long.Error()))
 	for _, row := range []struct {
 		name, want string
 		do         func()
@@ -241,6 +246,7 @@ func TestPanicsOfASource(t *testing.T) {
 	}{
 		{"a value", "cdevice: panic: in the source", func() { panic("in the source") }, nil},
 		{"an error", "cdevice: panic: the source is on fire", func() { panic(errSource) }, errSource},
+		{"a long error", "cdevice: panic: " + shortened, func() { panic(long) }, errSource},
 		{"a value whose text panics", "cdevice: panic: a items_test.textPanics, whose text panics", func() { panic(textPanics{}) }, nil},
 		{"the end of its goroutine", "cdevice: the code that makes the items of the stream ended its goroutine", runtime.Goexit, nil},
 	} {

@@ -172,6 +172,20 @@ func TestBounded(t *testing.T) {
 		assert.ErrorIs(t, r.Err(), context.Canceled)
 		r.Release()
 	})
+	t.Run("the source does not answer", func(t *testing.T) {
+		f := begin(t)
+		ctx, cancel := context.WithCancel(background)
+		s := f.source(2)
+		called, _ := s.holdBack(1)
+		r := f.reader(items.NewBounded(ctx, "read", s))
+		r.Prefetch(1)
+		nextReturns(t, r, 0)
+		<-called
+		cancel()
+		within.Seconds(t, "Next", func() error { assert.False(t, r.Next()); return nil })
+		assert.ErrorIs(t, r.Err(), context.Canceled)
+		r.Release()
+	})
 	t.Run("the context ends after the end", func(t *testing.T) {
 		f := begin(t)
 		ctx, cancel := context.WithCancel(background)

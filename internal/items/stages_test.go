@@ -274,7 +274,10 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 			func(*fixture, *number) (*number, error) { return nil, nil },
 			"cdevice: read: the function of Map returned nil without an error: invalid", arrow.ErrInvalid,
 		},
-		"what does not fit":   {func(f *fixture, _ *number) (*number, error) { return f.item(-1), nil }, "the item does not fit", errUnfit},
+		"what does not fit": {func(f *fixture, _ *number) (*number, error) { return f.item(-1), nil }, "the item does not fit", errUnfit},
+		"what the check panics on": {
+			func(f *fixture, _ *number) (*number, error) { return f.item(unfit), nil }, "cdevice: panic: compared", nil,
+		},
 		"a panic of an error": {func(*fixture, *number) (*number, error) { panic(errSource) }, "cdevice: panic: the source is on fire", errSource},
 		"the end of its goroutine": {
 			func(*fixture, *number) (*number, error) { runtime.Goexit(); return nil, nil },
