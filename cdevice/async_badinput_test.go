@@ -13,7 +13,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -58,12 +57,6 @@ func TestAsyncStreamRefusesWhatIsWrong(t *testing.T) {
 			assert.Zero(t, p.Calls().Cancels)
 		})
 	}
-}
-
-func exportedSchema(p *peer) *abi.ArrowSchema {
-	out := new(abi.ArrowSchema)
-	require.NoError(p.t, schema.ExportSchema(p.schema, out))
-	return out
 }
 
 // A task's array that is wrong ends the stream: the producer is cancelled, the array released.

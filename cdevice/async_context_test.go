@@ -264,6 +264,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		p.InRequest(cpeer.InNothing)
 		n := 0
 		var last error
+		var kept *cdevice.RecordBatch
 		for batch, err := range p.s.All() {
 			if last = err; err != nil {
 				break
@@ -271,8 +272,12 @@ func TestAsyncStreamClose(t *testing.T) {
 			p.InRequest(cpeer.InRelease) // in cancel
 			p.s.close()
 			assert.EqualValues(t, 2, viewOf(t, batch).NumRows(), "the batch stays")
+			kept = batch
+			kept.Retain()
 			n++
 		}
+		assert.EqualValues(t, 2, viewOf(t, kept).NumRows(), "and outlives its stream")
+		kept.Release()
 		assert.Equal(t, 1, n)
 		assert.ErrorIs(t, last, cdevice.ErrReleased)
 	})

@@ -21,23 +21,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// exiting is a reader whose Next ends the goroutine that calls it.
-func exiting(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordReader {
-	r, err := cdevice.WrapRecordReader(goexit{rec.Schema()}, device.CPUDevice())
-	require.NoError(t, err)
-	t.Cleanup(r.Release)
-	return r
-}
+// exiting is an arrow-go reader whose Next ends the goroutine that calls it.
+type exiting struct{ panicking }
 
-type goexit struct{ schema *arrow.Schema }
-
-func (goexit) Retain()                        {}
-func (goexit) Release()                       {}
-func (g goexit) Schema() *arrow.Schema        { return g.schema }
-func (goexit) Next() bool                     { runtime.Goexit(); return false }
-func (goexit) RecordBatch() arrow.RecordBatch { return nil }
-func (goexit) Record() arrow.RecordBatch      { return nil }
-func (goexit) Err() error                     { return nil }
+func (exiting) Next() bool { runtime.Goexit(); return false }
 
 // TestAsyncProducerErrors is about failures of our producer, each of which releases the handler.
 func TestAsyncProducerErrors(t *testing.T) {
@@ -63,6 +50,9 @@ func TestAsyncProducerErrors(t *testing.T) {
 		late, cancel := context.WithTimeout(background, -1)
 		cancel()
 		huge := make([]string, 1<<16+1)
+		exits, err := cdevice.WrapRecordReader(exiting{}, device.CPUDevice())
+		require.NoError(t, err)
+		t.Cleanup(exits.Release)
 		unknown := arrow.NewSchema([]arrow.Field{{Name: "\x00", Type: arrow.PrimitiveTypes.Int8}}, nil)
 
 		for name, row := range map[string]struct {
@@ -76,7 +66,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			"an error with a code":          {r: fails(1, yielding(&cdevice.ProducerError{Callback: "ArrowAsyncTask.extract_data", Code: 110, Message: "too slow"})), tasks: 1, code: syscall.ETIMEDOUT, text: "too slow"},
 			"a panic":                       {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { panic("lost it") }), tasks: 1, code: syscall.EIO, text: "panic: lost it"},
 			"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
-			"a reader that ends its caller": {r: exiting(t, rec), tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
+			"a reader that ends its caller": {r: exits, tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
 			"an ended context":              {ctx: ended, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 			"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 			"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},

@@ -58,23 +58,6 @@ func TestAsyncStreamSchemaAndMetadata(t *testing.T) {
 	assert.Same(t, r, again)
 }
 
-func TestAsyncStreamBatchesOutliveIt(t *testing.T) {
-	p := consumed(t, soon(t), 0)
-	require.Zero(t, p.begin())
-	p.send(1)
-	p.End()
-	var kept *cdevice.RecordBatch
-	for batch, err := range p.s.All() {
-		require.NoError(t, err)
-		batch.Retain()
-		kept = batch
-	}
-	p.Release()
-	p.s.close()
-	defer kept.Release()
-	assert.EqualValues(t, 2, viewOf(t, kept).NumRows())
-}
-
 // closeLater closes the stream on goroutines of their own, which end with the test; it
 // returns when the stream knows.
 func closeLater(t *testing.T, s *asyncStream) {

@@ -16,20 +16,12 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Producers that hold a lock, and those that do not return.
-
-// oneInt64 is the tree of a batch of two rows, and its schema.
-func oneInt64(t *testing.T) (cpeer.Tree, *arrow.Schema) {
-	t.Helper()
-	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
-	return tree, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
-}
 
 // withLocker runs do with a stream of such a producer; both have ended when it returns.
 func withLocker(t *testing.T, l cpeer.Locker, s *arrow.Schema, ctx context.Context, queue int, do func(*asyncStream)) {
@@ -52,7 +44,7 @@ func lockersEnd(t *testing.T) {
 // The same at random: read to the end, left in the middle, closed meanwhile, ended by a context.
 func TestAsyncHammerOfLocks(t *testing.T) {
 	settles(t)
-	tree, s := oneInt64(t)
+	tree, s := oneInt64()
 	streams := hammered(t) / 5
 	var wg sync.WaitGroup
 	for g := range int64(8) {
@@ -129,7 +121,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 	// request will want.
 	t.Run("release holds the lock of other callbacks", func(t *testing.T) {
 		settles(t)
-		tree, s := oneInt64(t)
+		tree, s := oneInt64()
 		for _, fails := range []bool{false, true} {
 			for _, batches := range []int{1, 2, 5} {
 				for range 10 {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,52 +124,34 @@ func TestAsyncTaskErrorReachesTheOtherSide(t *testing.T) {
 	s.close()
 }
 
-// A stream of copies: made before the export, and read on the device.
+// A stream of copies: made before the export, and read on the device, to its end or to the middle.
 func TestGPUAsyncStreamOfCopies(t *testing.T) {
 	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		settles(t)
-		rec := columnsOf(memory.DefaultAllocator, 3, 50, true)
-		defer rec.Release()
-		gpu := m.GPUs[0]
-		there, err := repeated(t, rec, 4).CopyTo(background, gpu)
-		require.NoError(t, err)
-		s := connect(t, soon(t), there, 0, cdevice.WithDevice(gpu))
-		there.Release()
-		r, err := s.reader(soon(t))
-		require.NoError(t, err)
-		assert.Equal(t, device.CUDA, r.DeviceType())
-		n := 0
-		for b, err := range r.All() {
+	for _, until := range []int{2, 4} {
+		cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+			settles(t)
+			rec := columnsOf(memory.DefaultAllocator, 3, 50, true)
+			defer rec.Release()
+			gpu := m.GPUs[0]
+			there, err := repeated(t, rec, 4).CopyTo(background, gpu)
 			require.NoError(t, err)
-			assert.Equal(t, gpu.ID(), b.DeviceID())
-			assert.True(t, sameRecord(t, rec, b))
-			n++
-		}
-		assert.Equal(t, 4, n)
-		s.close()
-	})
-}
-
-// The rest of a CUDA stream that is closed in the middle.
-func TestGPUAsyncStreamClosedInTheMiddle(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		settles(t)
-		rec := columnsOf(memory.DefaultAllocator, 2, 20, true)
-		defer rec.Release()
-		gpu := m.GPUs[0]
-		r, err := repeated(t, rec, 10).CopyTo(background, gpu)
-		require.NoError(t, err)
-		defer r.Release()
-		s := connect(t, soon(t), r, 0, cdevice.WithDevice(gpu))
-		for b, err := range s.All() {
+			s := connect(t, soon(t), there, 0, cdevice.WithDevice(gpu))
+			there.Release()
+			r, err := s.reader(soon(t))
 			require.NoError(t, err)
-			assert.True(t, sameRecord(t, rec, b))
-			break
-		}
-		s.close()
-	})
+			assert.Equal(t, device.CUDA, r.DeviceType())
+			for range until {
+				require.True(t, r.Next(), "%v", r.Err())
+				assert.Equal(t, gpu.ID(), r.RecordBatch().DeviceID())
+				assert.True(t, sameRecord(t, rec, r.RecordBatch()))
+			}
+			if until == 4 {
+				assert.False(t, r.Next())
+				assert.NoError(t, r.Err())
+			}
+			s.close()
+		})
+	}
 }
 
 // Thousands of streams, which end in every way, a few at a time: nothing is left.
@@ -367,27 +348,16 @@ func TestBatchMetadataStandsBesideTheBatch(t *testing.T) {
 	require.NoError(t, err)
 	defer picked.Release()
 	assert.Zero(t, picked.Metadata().Len())
-	copied, err := with.CopyTo(background, device.CPUDevice())
-	require.NoError(t, err)
-	defer copied.Release()
-	assert.True(t, md.Equal(copied.Metadata()))
-	assert.True(t, array.RecordEqual(rec, viewOf(t, copied)))
+	gpu := cudatest.One(t, cudatest.Schedules()["in order"]).GPUs[0]
+	for _, dev := range []device.Device{device.CPUDevice(), gpu} {
+		copied, err := with.CopyTo(background, dev)
+		require.NoError(t, err)
+		assert.True(t, md.Equal(copied.Metadata()))
+		assert.True(t, sameRecord(t, rec, copied))
+		copied.Release()
+	}
 
 	gone := plain.WithMetadata(md)
 	gone.Release()
 	assert.Panics(t, func() { gone.WithMetadata(md) })
-}
-
-func TestGPUCopiesKeepTheMetadataOfABatch(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.One(t, cudatest.Schedules()["in order"])
-	rec := columnsOf(memory.DefaultAllocator, 1, 5, false)
-	defer rec.Release()
-	md := arrow.NewMetadata([]string{"a"}, []string{"b"})
-	with := wrap(t, rec).WithMetadata(md)
-	defer with.Release()
-	there, err := with.CopyTo(background, m.GPUs[0])
-	require.NoError(t, err)
-	defer there.Release()
-	assert.True(t, md.Equal(there.Metadata()))
 }

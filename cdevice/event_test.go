@@ -192,15 +192,6 @@ func TestAsCPUWaitsAndLabelsCPU(t *testing.T) {
 	assert.Equal(t, 1, event.waits, "only where there is an event")
 }
 
-func TestAsCPURefusesDeviceMemory(t *testing.T) {
-	checkLeaks(t)
-	a, _ := onDevice(t, cuda, 0)
-	defer a.Release()
-	_, err := a.AsCPU(context.Background())
-	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorContains(t, err, "cdevice: read: Array.DeviceID = cuda:3, want memory that the CPU can access: the CPU cannot access memory of cuda:3")
-}
-
 func TestWaitWithoutABackendIsNotSupported(t *testing.T) {
 	checkLeaks(t)
 	a, _ := onDevice(t, pinned, 16)
@@ -220,6 +211,9 @@ func TestDeviceMemoryIsNotRead(t *testing.T) {
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	_, err = a.Device()
 	assert.ErrorIs(t, err, device.ErrNotSupported)
+	_, err = a.AsCPU(ctx)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "cdevice: read: Array.DeviceID = cuda:3, want memory that the CPU can access: the CPU cannot access memory of cuda:3")
 	part, err := a.Slice(1, 2)
 	require.NoError(t, err, "but sliced and exported it can be")
 	defer part.Release()

@@ -117,9 +117,9 @@ func publicHandler(c cpeer.Consumer) *cdevice.CArrowAsyncDeviceStreamHandler {
 func consumed(t *testing.T, ctx context.Context, queueSize int, opts ...cdevice.ImportOption) *peer {
 	t.Helper()
 	settles(t)
-	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
 	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
-	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	tree, s := oneInt64()
+	p.schema = s
 	p.s = importAsync(t, ctx, p.handler, queueSize, opts...)
 	p.Producer = cpeer.NewProducer(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), tree)
 	t.Cleanup(func() {
@@ -143,6 +143,12 @@ func consumed(t *testing.T, ctx context.Context, queueSize int, opts ...cdevice.
 	return p
 }
 
+// oneInt64 is the tree of a batch of two rows, and its schema.
+func oneInt64() (cpeer.Tree, *arrow.Schema) {
+	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
+	return tree, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
+}
+
 // peer has the producer and its resources.
 type peer struct {
 	cpeer.Producer
@@ -153,10 +159,15 @@ type peer struct {
 	tasks   []cpeer.Task
 }
 
-// begin sends the schema.
-func (p *peer) begin() int {
+func exportedSchema(p *peer) *abi.ArrowSchema {
 	out := new(abi.ArrowSchema)
 	require.NoError(p.t, schema.ExportSchema(p.schema, out))
+	return out
+}
+
+// begin sends the schema.
+func (p *peer) begin() int {
+	out := exportedSchema(p)
 	code := p.Schema(out)
 	assert.Zero(p.t, out.Release, "the schema is taken, whatever on_schema returns")
 	return code

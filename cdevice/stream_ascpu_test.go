@@ -100,21 +100,6 @@ func TestEndedContextAsksTheReaderNothing(t *testing.T) {
 	})
 }
 
-// A stream that is over has no error of its context.
-func TestEndedStreamOutlivesItsContext(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		ctx, cancel := context.WithCancel(background)
-		defer cancel()
-		s := k.asCPU(t, ctx, asked(t, nil))
-		for range 2 {
-			b, code := nextOfStream(t, s)
-			assert.Zero(t, code)
-			assert.Nil(t, b)
-			cancel()
-		}
-	})
-}
-
 // A plain stream refuses device memory item by item, as AsCPU of each refuses it: the type of the reader does not
 // say whether the CPU can access the memory.
 func TestPlainStreamOfDeviceMemory(t *testing.T) {

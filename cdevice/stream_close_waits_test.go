@@ -54,27 +54,6 @@ func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
 	})
 }
 
-// A program that unmaps the source after Close ends with SIGSEGV if a copy still reads it.
-func TestGPUCloseBeforeAFileIsUnmapped(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.One(t, cudasim.Options{})
-	for range 100 {
-		file := mappedFile(t, 256)
-		rdr := inPlace(t, file, 4)
-		r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
-		require.NoError(t, err)
-		rdr.Release()
-		c, err := r.CopyTo(background, m.GPUs[0])
-		require.NoError(t, err)
-		require.True(t, c.Next())
-		require.NoError(t, r.Close(background))
-		require.NoError(t, syscall.Munmap(file))
-		r.Release()
-		c.Release()
-		require.NoError(t, c.Close(background))
-	}
-}
-
 // Close waits for a call that takes a batch until the batch is viewed, copied or exported; it ends
 // the waits of readers that were made from its own.
 func TestGPUCloseWaitsForEvents(t *testing.T) {

@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"testing"
 
@@ -15,8 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
-
-var numbersSchema = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 
 // A function that waits ends with the context, with the last Release and with Close, whatever the
 // goroutine that calls it.
@@ -38,7 +35,7 @@ func TestFunctionsThatWaitAreInterrupted(t *testing.T) {
 			ctx, cancel := context.WithCancel(background)
 			defer cancel()
 			waiting, stopped := make(chan struct{}), make(chan struct{})
-			r, err := cdevice.NewRecordReaderFunc(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+			r, err := cdevice.NewRecordReaderFunc(ctx, numberedSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 				close(waiting)
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -67,7 +64,7 @@ func TestFunctionsOfAContextThatHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	own := errors.New("own")
-	r, err := cdevice.NewRecordReaderFunc(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(ctx, numberedSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 		assert.Error(t, ctx.Err())
 		return nil, own
 	}, nil)
@@ -107,20 +104,6 @@ func (c *lateContext) tell() {
 	c.starting = nil
 }
 
-// cancelling is a device that finds a context alive when a copy begins, and done when it ends.
-type cancelling struct {
-	device.Device
-	device.Stager
-	cancel func()
-}
-
-func (cancelling) ID() device.ID { return extDev }
-
-func (d cancelling) Upload(ctx context.Context, ranges []device.Range, s device.Stream) (device.Event, error) {
-	defer d.cancel()
-	return d.Stager.Upload(ctx, ranges, s)
-}
-
 func TestHostReaderContext(t *testing.T) {
 	checkLeaks(t)
 	ctx, cancel := context.WithCancel(background)
@@ -141,64 +124,18 @@ func TestHostReaderContext(t *testing.T) {
 	assert.Equal(t, 1, asked)
 }
 
-// TestContextOfCopies is about readers of copies, whose waits their context ends.
-func TestContextOfCopies(t *testing.T) {
-	t.Run("it ends them", func(t *testing.T) {
-		checkLeaks(t)
-		ctx, cancel := context.WithCancel(background)
-		defer cancel()
-		from := newScript(t, numbered(t, 10)...)
-		src, err := cdevice.ImportRecordReader(from.stream)
-		require.NoError(t, err)
-		r, err := src.CopyTo(ctx, device.CPUDevice())
-		src.Release()
-		require.NoError(t, err)
-		require.True(t, r.Next())
-		within.Eventually(t, "one ahead", func() bool { return from.nexts.Load() >= 2 })
-		cancel()
-		assert.False(t, r.Next(), "the copy that is ready is not given")
-		assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
-		release(t, r)
-	})
-	t.Run("it ends while a copy is made", func(t *testing.T) {
-		checkLeaks(t)
-		ctx, cancel := context.WithCancel(background)
-		defer cancel()
-		src, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
-		require.NoError(t, err)
-		r, err := src.CopyTo(ctx, cancelling{device.CPUDevice(), device.CPUDevice().(device.Stager), cancel})
-		src.Release()
-		require.NoError(t, err)
-		assert.False(t, r.Next())
-		assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
-		release(t, r)
-	})
-	// A source that has no answer is not waited for then.
-	t.Run("nothing is waited for once it is done", func(t *testing.T) {
-		settles(t)
-		ctx, cancel := context.WithCancel(background)
-		defer cancel()
-		asked, answer := make(chan struct{}), make(chan struct{})
-		first := true
-		src, err := readerFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
-			if !first {
-				close(asked)
-				<-answer
-				return nil, io.EOF
-			}
-			first = false
-			return ownedBatch(t, nil), nil
-		}, nil)
-		require.NoError(t, err)
-		r, err := src.CopyTo(ctx, device.CPUDevice())
-		src.Release()
-		require.NoError(t, err)
-		require.True(t, r.Next())
-		<-asked
-		cancel()
-		assert.False(t, r.Next())
-		assert.ErrorIs(t, r.Err(), context.Canceled)
-		r.Release()
-		close(answer)
-	})
+func TestContextEndsCopies(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	from := newScript(t, numbered(t, 10)...)
+	src, err := cdevice.ImportRecordReader(from.stream)
+	require.NoError(t, err)
+	r := made(t, src)(src.CopyTo(ctx, device.CPUDevice()))
+	require.True(t, r.Next())
+	within.Eventually(t, "one ahead", func() bool { return from.nexts.Load() >= 2 })
+	cancel()
+	assert.False(t, r.Next(), "the copy that is ready is not given")
+	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
+	release(t, r)
 }

@@ -2,6 +2,8 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -12,102 +14,62 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// A producer and a consumer of plain streams that are written in C.
+// A producer and a consumer of plain streams that are written in C: calls of both cross between Go and C.
 
 func TestPlainStreamOfACProgram(t *testing.T) {
 	checkLeaks(t)
-	for _, n := range []int{0, 1, 20} {
-		for name, f := range map[string]batchFunc{"as they are": same, "validated": valid[*cdevice.RecordBatch]} {
-			p := cpeer.NewStream(n, -1, 0, "")
-			s := garbagePlainStream()
-			p.Export(plainStream(s))
-			r, err := cdevice.ImportRecordReader(s)
-			require.NoError(t, err, name)
-			r.Map(f)
-			assert.Equal(t, "n", r.Schema().Field(0).Name)
-			numbers, err := numbersOf(t, r.All())
-			require.NoError(t, err)
-			assert.Len(t, numbers, n)
-			assert.Zero(t, p.Live(), "each batch was released when the loop moved on")
-			assert.Zero(t, p.Released())
-			r.Release()
-			assert.Equal(t, 1, p.Released())
-			p.Free()
-		}
-	}
-}
-
-func TestPlainStreamErrorsOfACProgram(t *testing.T) {
-	checkLeaks(t)
-	const want = "cdevice: import: ArrowArrayStream.get_next: input/output error (errno 5)"
+	failed := errors.New("cdevice: import: ArrowArrayStream.get_next: input/output error (errno 5)")
+	withText := fmt.Errorf("%w: disk on fire", failed)
 	for _, row := range []struct {
-		text, want string
-		silent     bool // without get_last_error
+		n    int
+		err  error // after them
+		text string
+		f    batchFunc
 	}{
-		{"disk on fire", want + ": disk on fire", false},
-		{"", want, false},
-		{"disk on fire", want, true},
+		{0, nil, "", same},
+		{20, nil, "", same},
+		{20, nil, "", valid[*cdevice.RecordBatch]},
+		{3, withText, "disk on fire", same},
+		{3, failed, "", same},
 	} {
-		p := cpeer.NewStream(5, 3, int(syscall.EIO), row.text)
+		failAt := -1
+		if row.err != nil {
+			failAt = row.n
+		}
+		p := cpeer.NewStream(row.n, failAt, int(syscall.EIO), row.text)
 		s := garbagePlainStream()
 		p.Export(plainStream(s))
-		if row.silent {
-			plainStream(s).GetLastError = 0
-		}
 		r, err := cdevice.ImportRecordReader(s)
 		require.NoError(t, err)
-		numbers, err := numbersOf(t, r.All())
-		assert.Equal(t, upTo(3), numbers)
-		assert.EqualError(t, err, row.want)
+		assert.Equal(t, "n", r.Schema().Field(0).Name)
+		numbers, err := numbersOf(t, r.Map(row.f).All())
+		assert.Equal(t, upTo(row.n), append([]int{}, numbers...))
+		assert.Equal(t, fmt.Sprint(row.err), fmt.Sprint(err))
+		assert.Zero(t, p.Live(), "each batch was released when the loop moved on")
+		assert.Zero(t, p.Released())
 		r.Release()
 		assert.Equal(t, 1, p.Released())
-		assert.Zero(t, p.Live())
 		p.Free()
 	}
 }
 
-// Batches of a C program are kept, and released after their stream.
-func TestBatchesOfACProgramOutliveTheirStream(t *testing.T) {
-	checkLeaks(t)
-	p := cpeer.NewStream(3, -1, 0, "")
-	s := garbagePlainStream()
-	p.Export(plainStream(s))
-	r, err := cdevice.ImportRecordReader(s)
-	require.NoError(t, err)
-	var kept []*cdevice.RecordBatch
-	for b, err := range r.All() {
-		require.NoError(t, err)
-		b.Retain()
-		kept = append(kept, b)
-	}
-	r.Release()
-	assert.Equal(t, 1, p.Released())
-	assert.Equal(t, 3, p.Live())
-	for i, b := range kept {
-		assert.Equal(t, i, numberOf(t, b))
-		b.Release()
-	}
-	assert.Zero(t, p.Live())
-	p.Free()
-}
-
 func TestCProgramReadsPlainStreams(t *testing.T) {
 	checkLeaks(t)
-	for _, n := range []int{0, 1, 20} {
-		s := exportPlain(t, asked(t, nil, numbered(t, n)...))
-		got := cpeer.Drain(plainStream(s))
-		assert.Equal(t, cpeer.Drained{Format: true, Batches: int64(n), Sum: int64(n * (n - 1) / 2)}, got)
-		assert.Zero(t, plainStream(s).Release)
-	}
-	s := exportPlain(t, iterated(t, errSource, numbered(t, 3)...))
-	assert.Equal(t, cpeer.Drained{NextCode: int(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3}, cpeer.Drain(plainStream(s)))
-
 	ended, cancel := context.WithCancel(background)
 	cancel()
-	r := asked(t, nil, numbered(t, 3)...)
-	out := garbagePlainStream()
-	r = made(t, r)(r.AsCPU(ended))
-	require.NoError(t, cdevice.ExportRecordReader(r, out))
-	r.Release()
-	assert.Equal(t, cpeer.Drained{NextCode: int(syscall.ECANCELED), Text: true, Format: true}, cpeer.Drain(plainStream(out)))
+	late := asked(t, nil, numbered(t, 3)...)
+	late = made(t, late)(late.AsCPU(ended))
+	for _, row := range []struct {
+		r    *cdevice.RecordReader
+		want cpeer.Drained
+	}{
+		{asked(t, nil), cpeer.Drained{Format: true}},
+		{asked(t, nil, numbered(t, 20)...), cpeer.Drained{Format: true, Batches: 20, Sum: 190}},
+		{iterated(t, errSource, numbered(t, 3)...), cpeer.Drained{NextCode: int(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3}},
+		{late, cpeer.Drained{NextCode: int(syscall.ECANCELED), Text: true, Format: true}},
+	} {
+		s := exportPlain(t, row.r)
+		assert.Equal(t, row.want, cpeer.Drain(plainStream(s)))
+		assert.Zero(t, plainStream(s).Release)
+	}
 }

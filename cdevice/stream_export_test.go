@@ -65,24 +65,6 @@ func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 			require.NoError(t, err)
 			return r
 		},
-		"table": func(t *testing.T) *cdevice.RecordReader {
-			rdr := records()
-			defer rdr.Release()
-			var all []arrow.RecordBatch
-			for rdr.Next() {
-				rec := rdr.RecordBatch()
-				rec.Retain()
-				defer rec.Release()
-				all = append(all, rec)
-			}
-			tbl := array.NewTableFromRecords(numberedSchema, all)
-			defer tbl.Release()
-			tr := array.NewTableReader(tbl, -1)
-			defer tr.Release()
-			r, err := cdevice.WrapRecordReader(tr, device.CPUDevice())
-			require.NoError(t, err)
-			return r
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, k kind) {
@@ -194,45 +176,17 @@ func TestStreamOfEveryType(t *testing.T) {
 func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		batches := numbered(t, 3)
-		t.Run("iterator", func(t *testing.T) {
-			stopped := false
-			r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
-				defer func() { stopped = true }()
-				for _, b := range batches {
-					if !yield(b, nil) {
-						return
-					}
-				}
-			})
-			require.NoError(t, err)
-			s := k.export(t, r)
-			b, _ := nextOfStream(t, s)
-			assert.False(t, stopped)
-			s.release()
-			assert.True(t, stopped, "the iterator has returned")
-			assert.Equal(t, 0, numberOf(t, b))
-			b.Release()
-		})
-		t.Run("function", func(t *testing.T) {
-			stops := 0
-			r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, batches...), func() { stops++ })
-			require.NoError(t, err)
-			s := k.export(t, r)
-			b, _ := nextOfStream(t, s)
-			s.release()
-			s.release()
-			assert.Zero(t, s.callbacks().Release, "release marks the stream released")
-			assert.Equal(t, 1, stops, "once")
-			assert.Equal(t, 0, numberOf(t, b))
-			b.Release()
-		})
-		t.Run("before anything was asked", func(t *testing.T) {
-			r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) {
-				t.Error("the iterator was started")
-			})
-			require.NoError(t, err)
-			k.export(t, r).release()
-		})
+		stops := 0
+		r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, batches...), func() { stops++ })
+		require.NoError(t, err)
+		s := k.export(t, r)
+		b, _ := nextOfStream(t, s)
+		s.release()
+		s.release()
+		assert.Zero(t, s.callbacks().Release, "release marks the stream released")
+		assert.Equal(t, 1, stops, "once")
+		assert.Equal(t, 0, numberOf(t, b))
+		b.Release()
 	})
 }
 

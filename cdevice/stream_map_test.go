@@ -2,8 +2,6 @@ package cdevice_test
 
 import (
 	"fmt"
-	"reflect"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -18,13 +16,6 @@ import (
 )
 
 // Map of readers, for Go and for C. internal/items tests its order, and who owns the batches.
-
-// digit is a function for Map that appends a digit to the number of a batch.
-func digit(t testing.TB, d int) batchFunc {
-	return func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
-		return numberedBatch(t, numberOf(t, b)*10+d), nil
-	}
-}
 
 // elsewhere is a device of another type.
 type elsewhere struct{ device.Device }
@@ -122,39 +113,6 @@ func TestStagesOfAnArrayReader(t *testing.T) {
 	r.Release()
 }
 
-// extensionThatPanics panics when it is compared.
-type extensionThatPanics struct{ arrow.ExtensionBase }
-
-func (extensionThatPanics) ExtensionName() string                    { return "panics" }
-func (extensionThatPanics) Serialize() string                        { return "" }
-func (extensionThatPanics) ExtensionEquals(arrow.ExtensionType) bool { panic("compared") }
-func (extensionThatPanics) ArrayType() reflect.Type                  { return nil }
-func (extensionThatPanics) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) {
-	return nil, arrow.ErrNotImplemented
-}
-
-func TestTypeThatPanicsWhenAMappedBatchIsChecked(t *testing.T) {
-	checkLeaks(t)
-	var released atomic.Int64
-	open := func(s *arrow.Schema) *cdevice.RecordBatch {
-		b, err := cdevice.NewRecordBatch(device.CPUDevice(), s, 0, make([]cdevice.ArrayData, 1), cdevice.Lifetime{Release: func() { released.Add(1) }})
-		require.NoError(t, err)
-		return b
-	}
-	schema := func() *arrow.Schema {
-		dt := &extensionThatPanics{arrow.ExtensionBase{Storage: arrow.Null}}
-		return arrow.NewSchema([]arrow.Field{{Name: "x", Type: dt}}, nil)
-	}
-	stream := schema()
-	r, err := readerFunc(stream, device.CPU, func() (*cdevice.RecordBatch, error) { return open(stream), nil }, nil)
-	require.NoError(t, err)
-	r.Map(func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return open(schema()), nil })
-	assert.False(t, r.Next())
-	assert.ErrorContains(t, r.Err(), "compared")
-	assert.EqualValues(t, 2, released.Load())
-	r.Release()
-}
-
 // The function sees batches of the reader's schema, with all metadata, and gives them.
 func TestMapHasTheSchemaOfTheReader(t *testing.T) {
 	checkLeaks(t)
@@ -172,27 +130,4 @@ func TestMapHasTheSchemaOfTheReader(t *testing.T) {
 		assert.Same(t, schema, r.RecordBatch().Schema())
 		assert.Equal(t, i+5, numberOf(t, r.RecordBatch()))
 	}
-}
-
-// A consumer in C sees the results of the functions.
-func TestMappedStreamInC(t *testing.T) {
-	checkLeaks(t)
-	calls := 0
-	s := export(t, asked(t, nil, numbered(t, 5)...).Map(digit(t, 1)).Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
-		if calls++; calls == 3 {
-			return nil, &cdevice.ProducerError{Callback: "get_next", Code: 71}
-		}
-		return b, nil
-	}))
-	for i := range 2 {
-		b, code := next(t, s)
-		require.Zero(t, code)
-		assert.Equal(t, i*10+1, numberOf(t, b))
-		b.Release()
-	}
-	for range 2 {
-		_, code := next(t, s)
-		assert.Equal(t, 71, code)
-	}
-	assert.Equal(t, 3, calls)
 }

@@ -1,12 +1,10 @@
 package cdevice_test
 
 import (
-	"bytes"
 	"syscall"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,18 +15,6 @@ import (
 )
 
 // Streams that their users, or sources, misuse.
-
-// An error of a source is an error for C, even if its number is 0 as a C int.
-func TestErrorIsNeverCodeZero(t *testing.T) {
-	for _, err := range []error{
-		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"},
-		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: 1 << 32},
-		syscall.Errno(0), syscall.Errno(1 << 32),
-	} {
-		_, code := next(t, export(t, asked(t, err)))
-		assert.EqualValues(t, syscall.EIO, code, "%#v", err)
-	}
-}
 
 // A batch that could not be exported is not skipped: the stream ends with it.
 func TestFailedExportEndsTheStream(t *testing.T) {
@@ -76,15 +62,7 @@ func TestReleaseWithHoldsForBadInput(t *testing.T) {
 		"device type": func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 },
 		"buffers":     func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 },
 	} {
-		s = newScript(t, numbered(t, 1)...)
-		next := s.getNext
-		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-			code := next(call, out)
-			change(out)
-			return code
-		}
-		r, err := cdevice.ImportRecordReader(s.stream, with)
-		require.NoError(t, err)
+		r := importing(t, with)(newScript(t, numbered(t, 1)...).changing(0, change))
 		count = 0
 		assert.False(t, r.Next())
 		assert.Equal(t, 1, count, "the array's release: %s", name)
@@ -99,23 +77,6 @@ func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
 	assert.Equal(t, 1, count, "of an array whose schema is bad")
 	assert.Zero(t, out.Array.Release)
-}
-
-// All batches of a stream have its schema, even if the names in their own differ.
-func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
-	checkLeaks(t)
-	other := arrow.NewSchema([]arrow.Field{{Name: "m", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	r, err := cdevice.NewRecordReader(other, device.CPU, yielding(nil, numbered(t, 2)...))
-	require.NoError(t, err)
-	defer r.Release()
-	require.True(t, r.Next())
-	assert.Same(t, other, r.RecordBatch().Schema())
-	h := r.HostReader(background, nil)
-	defer h.Release()
-	w := ipc.NewWriter(new(bytes.Buffer), ipc.WithSchema(h.Schema()))
-	require.True(t, h.Next())
-	assert.NoError(t, w.Write(h.RecordBatch()))
-	assert.Equal(t, 1, numberIn(h.RecordBatch()))
 }
 
 func TestNewReadersNameWhatIsMissing(t *testing.T) {

