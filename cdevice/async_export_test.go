@@ -140,16 +140,7 @@ func TestAsyncProducerStream(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			settles(t)
-			r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-				for range row.batches {
-					if !yield(batch, nil) {
-						return
-					}
-				}
-				if row.fails != nil {
-					yield(nil, row.fails)
-				}
-			})
+			r := yields(t, rec.Schema(), yielding(row.fails, times(row.batches, batch)...))
 			c := exported(t, background, row.b, r)
 			if row.b.CancelInSchema || row.b.CancelAt > 0 {
 				require.NoError(t, c.WaitEvent(cpeer.OnSchema))

@@ -68,18 +68,11 @@ func TestAsyncBatchesComeInOrder(t *testing.T) {
 func TestAsyncStreamsFormAChain(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
-	batch := wrap(t, rec)
+	with := wrap(t, rec).WithMetadata(arrow.NewMetadata([]string{"k"}, []string{"v"}))
+	defer with.Release()
 	retry := arrow.NewMetadata([]string{"retry"}, []string{"a\x00b"})
-	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-		for range 10 {
-			with := batch.WithMetadata(arrow.NewMetadata([]string{"k"}, []string{"v"}))
-			defer with.Release()
-			if !yield(with, nil) {
-				return
-			}
-		}
-		yield(nil, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 99, Message: "out\x00of paper", Metadata: retry})
-	})
+	failure := &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 99, Message: "out\x00of paper", Metadata: retry}
+	r := yields(t, rec.Schema(), yielding(failure, times(10, with)...))
 	md := arrow.NewMetadata([]string{"rows"}, []string{"50"})
 	r.WithMetadata(md)
 	for range 3 {
@@ -174,17 +167,12 @@ func TestAsyncHammer(t *testing.T) {
 }
 
 func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
-	n, fails := random.IntN(12), random.IntN(8) == 0
-	r, err := cdevice.NewRecordReader(batch.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
-		for range n {
-			if !yield(batch, nil) {
-				return
-			}
-		}
-		if fails {
-			yield(nil, errHammer)
-		}
-	})
+	n := random.IntN(12)
+	var fails error
+	if random.IntN(8) == 0 {
+		fails = errSource
+	}
+	r, err := cdevice.NewRecordReader(batch.Schema(), device.CPU, yielding(fails, times(n, batch)...))
 	if !assert.NoError(t, err) {
 		return
 	}
@@ -251,8 +239,6 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 	others.Wait()
 }
 
-var errHammer = errors.New("the source fails")
-
 // The same, with a consumer in C that requests, cancels and extracts at random, on threads of its
 // own, after release too.
 func TestAsyncHammerOfTheProducer(t *testing.T) {
@@ -274,11 +260,7 @@ func TestAsyncHammerOfTheProducer(t *testing.T) {
 }
 
 func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
-	n := random.IntN(10)
-	r, err := cdevice.NewRecordReader(batch.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
-		for i := 0; i < n && yield(batch, nil); i++ {
-		}
-	})
+	r, err := cdevice.NewRecordReader(batch.Schema(), device.CPU, yielding(nil, times(random.IntN(10), batch)...))
 	if !assert.NoError(t, err) {
 		return
 	}

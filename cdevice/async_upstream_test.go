@@ -137,10 +137,7 @@ func TestAsyncToCdata(t *testing.T) {
 	with := wrap(t, rec).WithMetadata(ofBatch)
 	defer with.Release()
 	for _, n := range []int{0, 1, 2, 25} {
-		r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-			for i := 0; i < n && yield(with, nil); i++ {
-			}
-		})
+		r := yields(t, rec.Schema(), yielding(nil, times(n, with)...))
 		s := theirStream(t, background, r.WithMetadata(ofStream))
 		require.NoError(t, s.Err)
 		assert.True(t, rec.Schema().Equal(s.Schema))
@@ -160,13 +157,7 @@ func TestAsyncToCdata(t *testing.T) {
 func TestAsyncErrorToCdata(t *testing.T) {
 	settles(t)
 	rec := outsideTheHeap(t)
-	batch := wrap(t, rec)
-	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-		if yield(batch, nil) {
-			yield(nil, errors.New("out of paper"))
-		}
-	})
-	s := theirStream(t, background, r)
+	s := theirStream(t, background, yields(t, rec.Schema(), yielding(errors.New("out of paper"), wrap(t, rec))))
 	require.NoError(t, s.Err)
 	var last error
 	got := 0

@@ -201,7 +201,7 @@ func (*namedEvent) Handle() uintptr { return 8 }
 
 // onDevice imports an int32 array [1, 2] that claims to live on a device, with
 // an event. The event cell is returned; it must stay alive as long as the array.
-func onDevice(t *testing.T, id device.ID, handle uintptr) (*cdevice.Array, *uintptr) {
+func onDevice(t *testing.T, id device.ID, handle uintptr, opts ...cdevice.ImportOption) (*cdevice.Array, *uintptr) {
 	t.Helper()
 	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.CPUDevice())
 	require.NoError(t, err)
@@ -213,13 +213,13 @@ func onDevice(t *testing.T, id device.ID, handle uintptr) (*cdevice.Array, *uint
 	if handle == 0 {
 		out.SyncEvent = 0
 	}
-	back, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int32)
+	back, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int32, opts...)
 	require.NoError(t, err)
 	return back, cell
 }
 
 // batchOnDevice imports a batch [1, 2] that claims to live on a device; see onDevice.
-func batchOnDevice(t *testing.T, id device.ID, handle uintptr) *cdevice.RecordBatch {
+func batchOnDevice(t *testing.T, id device.ID, handle uintptr, opts ...cdevice.ImportOption) *cdevice.RecordBatch {
 	t.Helper()
 	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
 	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
@@ -233,7 +233,7 @@ func batchOnDevice(t *testing.T, id device.ID, handle uintptr) *cdevice.RecordBa
 	if handle == 0 {
 		out.SyncEvent = 0
 	}
-	back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
+	back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), opts...)
 	require.NoError(t, err)
 	return back
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,27 +81,19 @@ func iterated(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice
 // repeated is a reader of the same batch, n times; it is released at the end.
 func repeated(t *testing.T, rec arrow.RecordBatch, n int) *cdevice.RecordReader {
 	t.Helper()
-	recs := make([]arrow.RecordBatch, n)
-	for i := range recs {
-		recs[i] = rec
-	}
-	rdr, err := array.NewRecordReader(rec.Schema(), recs)
-	require.NoError(t, err)
-	defer rdr.Release()
-	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
-	require.NoError(t, err)
-	t.Cleanup(r.Release)
-	return r
+	return yields(t, rec.Schema(), yielding(nil, times(n, wrap(t, rec))...))
+}
+
+// times returns a batch n times.
+func times(n int, b *cdevice.RecordBatch) []*cdevice.RecordBatch {
+	return slices.Repeat([]*cdevice.RecordBatch{b}, n)
 }
 
 // unending is a reader that never ends; stop, unless it is nil, is its stop function.
 func unending(t testing.TB, stop func()) *cdevice.RecordReader {
 	t.Helper()
-	b := numbered(t, 1)[0]
-	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		b.Retain()
-		return b, nil
-	}, stop)
+	next, _ := countedSource(t)
+	r, err := readerFunc(numberedSchema, device.CPU, next, stop)
 	require.NoError(t, err)
 	return r
 }
@@ -245,7 +238,7 @@ func (panicking) Retain() {}
 func (panicking) Release() {}
 
 // countedSource is a source of numbered batches, without end; asked counts its calls.
-func countedSource(t *testing.T) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
+func countedSource(t testing.TB) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
 	batch := numbered(t, 1)[0]
 	asked = new(atomic.Int64)
 	return func() (*cdevice.RecordBatch, error) {

@@ -7,6 +7,7 @@ package cdevice_test
 import (
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,12 +23,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		for _, columns := range []int{1, 10, 1000} {
 			rec, _ := wide(t, columns)
-			b := wrap(t, rec)
-			source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-				b.Retain()
-				return b, nil
-			}, nil)
-			require.NoError(t, err)
+			source := endlessly(t, rec)
 			r, err := k.export(t, source).importRecords()
 			require.NoError(t, err)
 			for range 3 { // without a stage, and with some that pass batches on
@@ -52,12 +48,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 // batch is held.
 func TestStreamCostsPerBatchForC(t *testing.T) {
 	rec, _ := wide(t, 10)
-	b := wrap(t, rec)
-	source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-		b.Retain()
-		return b, nil
-	}, nil)
-	require.NoError(t, err)
+	source := endlessly(t, rec)
 	s, out := export(t, source), new(cdevice.CArrowDeviceArray)
 	_, intoGo := crossings(func() {
 		require.Zero(t, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(out)))
@@ -72,12 +63,7 @@ func TestStreamCostsPerBatchForC(t *testing.T) {
 func TestAsyncStreamCostsPerBatch(t *testing.T) {
 	for _, queue := range []int{1, 2, 50} {
 		rec, _ := wide(t, 10)
-		b := wrap(t, rec)
-		source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-			b.Retain()
-			return b, nil
-		}, nil)
-		require.NoError(t, err)
+		source := endlessly(t, rec)
 		ctx := t.Context()
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 		stream, err := cdevice.ImportAsync(ctx, handler, queue, cdevice.WithDevice(device.CPUDevice()))
@@ -98,6 +84,17 @@ func TestAsyncStreamCostsPerBatch(t *testing.T) {
 		require.NoError(t, stream.Close(ctx))
 		r.Release()
 	}
+}
+
+// endlessly is a reader of the same batch for ever.
+func endlessly(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordReader {
+	b := wrap(t, rec)
+	r, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+		b.Retain()
+		return b, nil
+	}, nil)
+	require.NoError(t, err)
+	return r
 }
 
 // leastAllocs is the smallest number of allocations of a call, of several counts: those of
