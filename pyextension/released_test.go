@@ -140,7 +140,8 @@ func TestAsynchronousResults(t *testing.T) {
 				s, err := cdevice.ImportAsync(context.Background(), handler, 1)
 				require.NoError(t, err)
 				if c.export {
-					require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler))
+					_, err = cdevice.ExportAsync(context.Background(), r, handler)
+					require.NoError(t, err)
 				}
 				return s, c.err
 			})
