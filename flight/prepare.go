@@ -64,7 +64,7 @@ func prepare(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket
 	last.err = io.EOF
 }
 
-// toHost views or copies a batch, and adds its metadata.
+// toHost views or copies a batch.
 func toHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocator) (rec arrow.RecordBatch, err error) {
 	if flightticket.ReadInPlace(b) {
 		rec, err = b.HostView(ctx)
@@ -79,11 +79,6 @@ func toHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocator) (
 		return nil, err
 	}
 	countNulls(rec)
-	if md := b.Metadata(); md.Len() > 0 {
-		bare := rec
-		defer bare.Release()
-		rec = array.NewRecordBatchWithMetadata(bare.Schema(), bare.Columns(), bare.NumRows(), md)
-	}
 	return rec, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -143,7 +144,7 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	} else if b, err = host.CopyTo(ctx, r.o.target); err != nil {
 		return nil, err
 	}
-	return withMetadata(b, metadataOf(rec), r.messages.appMetadata), nil
+	return withAppMetadata(b, r.messages.appMetadata), nil
 }
 
 // open returns the batch of a ticket.
@@ -179,16 +180,14 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 	return nil, io.EOF
 }
 
-// withMetadata takes a reference to b, and returns one to b with the metadata of its message.
-func withMetadata(b *cdevice.RecordBatch, md arrow.Metadata, appMetadata []byte) *cdevice.RecordBatch {
-	if len(appMetadata) == 0 && md.Len() == 0 {
+// withAppMetadata takes a reference to b, and returns one to b with the app_metadata of its message.
+func withAppMetadata(b *cdevice.RecordBatch, appMetadata []byte) *cdevice.RecordBatch {
+	if len(appMetadata) == 0 {
 		return b
 	}
-	keys, values := append([]string{}, md.Keys()...), append([]string{}, md.Values()...)
-	if len(appMetadata) > 0 {
-		keys, values = append(keys, AppMetadataKey), append(values, string(appMetadata))
-	}
 	defer b.Release()
+	md := b.Metadata()
+	keys, values := slices.Concat(md.Keys(), []string{AppMetadataKey}), slices.Concat(md.Values(), []string{string(appMetadata)})
 	return b.WithMetadata(arrow.NewMetadata(keys, values))
 }
 

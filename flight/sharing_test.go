@@ -375,7 +375,7 @@ func TestSharingToShareableMemory(t *testing.T) {
 	ticket.Close()
 }
 
-// A ticket has the metadata of its batch, and app_metadata with it.
+// A ticket has the metadata of its batch, or of the record batch that was wrapped, and app_metadata with it.
 func TestSharingMetadata(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	_, client := sharingServer(t, "")
@@ -387,6 +387,13 @@ func TestSharingMetadata(t *testing.T) {
 	results, err := put(t, client, withMetadata(t, numbers(t, 0, 4), device.CPUDevice()), flight.WithSharing(nil, mem))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"4 rows in 0 bytes", "4 rows in 0 bytes with of\x00the app", "4 rows in 0 bytes"}, results)
+
+	wrapped := array.NewRecordBatchWithMetadata(schema, numbers(t, 0, 4).Columns(), 4, batchMetadata)
+	for _, opts := range [][]any{nil, {flight.WithSharing(nil, mem)}} {
+		answers, err = exchange(t, client, readerOf(t, device.CPUDevice(), schema, wrapped), opts...)
+		require.NoError(t, err)
+		assert.Equal(t, []map[string]string{batchMetadata.ToMap()}, metadataOf(t, answers))
+	}
 }
 
 // Batches go as bytes to and from peers that accept no tickets: the same process, servers without the option, of arrow-go,

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
@@ -59,12 +58,7 @@ func (s *sender) slice(w *ipc.Writer, rec arrow.RecordBatch, from, to int64) err
 		return err
 	}
 	defer part.Release()
-	if s.custom.Len() == 0 {
-		return s.parts(w, part)
-	}
-	with := array.NewRecordBatchWithMetadata(part.Schema(), part.Columns(), part.NumRows(), s.custom)
-	defer with.Release()
-	return s.parts(w, with)
+	return s.parts(w, part)
 }
 
 // cut returns rows of a record batch. Slices of views and of dense unions are copied, without unused values: arrow-go would

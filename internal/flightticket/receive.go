@@ -58,11 +58,9 @@ func (r *Receiver) Open(ctx context.Context, t share.Ticket, check func(*cdevice
 		b.Retain()
 		return b, nil
 	case r.Target == nil:
-		copied, err := copyToHost(ctx, b, r.Host)
-		return keepMetadata(copied, b), err
+		return copyToHost(ctx, b, r.Host)
 	}
-	copied, err := b.CopyTo(ctx, r.Target)
-	return keepMetadata(copied, b), err
+	return b.CopyTo(ctx, r.Target)
 }
 
 // isShareable reports whether other processes can open the memory of a device.
@@ -85,13 +83,4 @@ func copyToHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocato
 	}
 	defer rec.Release()
 	return cdevice.WrapRecordBatch(rec, device.CPUDevice())
-}
-
-// keepMetadata takes a reference to a copy of b, which may be nil, and returns one that has the metadata of b.
-func keepMetadata(copied, b *cdevice.RecordBatch) *cdevice.RecordBatch {
-	if copied == nil || b.Metadata().Len() == 0 {
-		return copied
-	}
-	defer copied.Release()
-	return copied.WithMetadata(b.Metadata())
 }

@@ -140,14 +140,14 @@ func (s *Sender) share(ctx context.Context, b *cdevice.RecordBatch) *share.Share
 }
 
 // copy copies a batch to memory that can be shared, or returns nil if there is none.
-func (s *Sender) copy(ctx context.Context, b *cdevice.RecordBatch) (copied *cdevice.RecordBatch, err error) {
+func (s *Sender) copy(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
 	switch {
 	case ReadInPlace(b) && s.copies.Host != nil:
-		copied, err = copyToHost(ctx, b, s.copies.Host)
+		return copyToHost(ctx, b, s.copies.Host)
 	case !ReadInPlace(b) && s.copies.GPU != nil && s.copies.GPU.ID() == b.DeviceID():
-		copied, err = b.CopyTo(ctx, s.copies.GPU)
+		return b.CopyTo(ctx, s.copies.GPU)
 	}
-	return keepMetadata(copied, b), err
+	return nil, nil
 }
 
 // Sent records that the ticket is about to be sent, and waits until at most maxUnopened tickets are not opened.
