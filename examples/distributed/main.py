@@ -79,7 +79,7 @@ def run(chosen, paths, log, scratch):
         alive = client.run(os.getpid).values()
     ended = graph.runs(log)
     print(f"{chosen.step} in {chosen.workers} processes of {chosen.threads} threads: {seconds:.2f} s, {chosen.rows / seconds / 1e6:.2f} million orders per second")
-    print(f"steps that ended: {len(ended)}, at most {at_once(ended)} at once in one process")
+    print(f"steps that ended: {len(ended)}")
     if killed:
         again = sum(count > 1 for count in collections.Counter(path for path, *_ in ended).values())
         print(f"killed: process {killed}, {'still there' if killed in alive else 'gone'}; steps that ended more than once: {again}")
@@ -94,18 +94,6 @@ def rows(table):
     totals = table.group_by("country").aggregate([(name, "sum") for name in steps.SUMS]).sort_by("country")
     lines = [["country", *steps.SUMS], *zip(*(column.to_pylist() for column in totals.columns))]
     return "\n".join(f"{line[0]:8}" + "".join(f"{value:>16,}" if isinstance(value, int) else f"{value:>16}" for value in line[1:]) for line in lines)
-
-
-def at_once(ended):
-    """How many steps ran at the same time in the process where most did."""
-    most = 0
-    for process in {process for _, process, *_ in ended}:
-        times = [(begin, 1) for _, p, begin, _ in ended if p == process] + [(end, -1) for _, p, _, end in ended if p == process]
-        running = 0
-        for _, change in sorted(times):
-            running += change
-            most = max(most, running)
-    return most
 
 
 def compare(path):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-PATIENCE = 180  # seconds until a process counts as left behind
+TIMEOUT = 180  # seconds until a process counts as left behind
 
 # Four calls that never return from Go, in two workers.
 BLOCKED = """
@@ -22,32 +22,60 @@ if __name__ == "__main__":
             calls = [client.submit(trouble.meet, 1000, pure=False) for _ in range(4)]
             while sum(client.run(trouble.waiting).values()) < 4:
                 time.sleep(0.01)
-            print("first results", flush=True)
+            print("in Go", flush=True)
             calls[0].result()
 """
 
 
+class Program:
+    """A process with a session and a folder for temporary files of its own."""
+
+    def __init__(self, scratch, *arguments, **variables):
+        path = f"{HERE}{os.pathsep}{os.environ['PYTHONPATH']}"
+        self.scratch, self.process = scratch, subprocess.Popen(
+            [sys.executable, *arguments], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path, **variables})
+
+    def until(self, text):
+        for line in self.process.stdout:
+            if text in line:
+                return
+        raise AssertionError(self.process.stderr.read())
+
+    def ends(self, status, *texts):
+        """Checks the status, what it printed, and that it leaves nothing."""
+        out, err = self.process.communicate(timeout=300)
+        assert self.process.returncode == status and all(text in out + err for text in texts), out + err
+        self.leaves_nothing()
+        return out, err
+
+    def leaves_nothing(self, files=True):
+        deadline = time.monotonic() + TIMEOUT
+        while (left := session(self.process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert left == []
+        if files:
+            assert list(self.scratch.iterdir()) == []
+
+
 @pytest.fixture
 def program(tmp_path):
-    """Starts a program with a session and a folder for temporary files of its own."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     started = []
 
-    def start(*arguments, variables={}):
-        process = subprocess.Popen([sys.executable, *arguments], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ['PYTHONPATH']}", **variables})
-        started.append(process)
-        return process
+    def start(*arguments, **variables):
+        started.append(Program(scratch, *arguments, **variables))
+        return started[-1]
 
     yield start
-    for process in started:
-        for left in [process.pid, *session(process.pid)]:
+    for one in started:
+        for left in [one.process.pid, *session(one.process.pid)]:
             try:
                 os.kill(left, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        process.communicate()
+        one.process.communicate()
 
 
 def session(leader):
@@ -63,37 +91,14 @@ def session(leader):
     return found
 
 
-def nothing_is_left(process, scratch, files=True):
-    deadline = time.monotonic() + PATIENCE
-    while (left := session(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
-    if files:
-        assert list(scratch.iterdir()) == []
-
-
-def until(text, process):
-    for line in process.stdout:
-        if text in line:
-            return
-    raise AssertionError(process.stderr.read())
-
-
-def test_the_whole_program_with_a_killed_worker(program, tmp_path):
-    process = program("main.py", "--rows", "10_000_000", "--kill-worker")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, out + err
-    assert "10,000,000 orders in 20 files" in out and "gone" in out and "the same result" in out
-    nothing_is_left(process, tmp_path / "scratch")
+def test_the_whole_program_with_a_killed_worker(program):
+    program("main.py", "--rows", "10_000_000", "--kill-worker").ends(0, "10,000,000 orders in 20 files", "gone", "the same result")
 
 
 @pytest.mark.parametrize("arguments", [["--device"], ["--step", "pyarrow"], ["--compare"]], ids=" ".join)
-def test_options(arguments, program, tmp_path):
-    process = program("main.py", "--rows", "200_000", "--files", "4", *arguments)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, out + err
-    assert ("ns" if arguments == ["--compare"] else "the same result") in out
-    nothing_is_left(process, tmp_path / "scratch")
+def test_options(arguments, program):
+    want = "ns" if arguments == ["--compare"] else "the same result"
+    program("main.py", "--rows", "200_000", "--files", "4", *arguments).ends(0, want)
 
 
 def interrupt(process):
@@ -105,52 +110,33 @@ def terminate(process):
     process.send_signal(signal.SIGTERM)
 
 
-interrupt.signal, terminate.signal = signal.SIGINT, signal.SIGTERM
-
-
 SLOW = ["main.py", "--rows", "3_000_000", "--step", "python"]
 
 
-@pytest.mark.parametrize("moment", ["written in", "first results"])
-@pytest.mark.parametrize("end", [interrupt, terminate])
-def test_ended_by_a_signal(end, moment, program, tmp_path):
-    process = program(*SLOW)
-    until(moment, process)
-    end(process)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + end.signal and "the same result" not in out and "main.py" not in err, out + err
-    nothing_is_left(process, tmp_path / "scratch")
+@pytest.mark.parametrize("arguments, moment", [(SLOW, "written in"), (SLOW, "first results"), (["-c", BLOCKED], "in Go")])
+@pytest.mark.parametrize("end, number", [(interrupt, signal.SIGINT), (terminate, signal.SIGTERM)])
+def test_ended_by_a_signal(arguments, moment, end, number, program):
+    started = program(*arguments)
+    started.until(moment)
+    end(started.process)
+    out, err = started.ends(128 + number)
+    assert "the same result" not in out and "main.py" not in err, out + err
 
 
-@pytest.mark.parametrize("end", [interrupt, terminate])
-def test_ended_while_workers_are_in_go(end, program, tmp_path):
-    process = program("-c", BLOCKED)
-    until("first results", process)
-    end(process)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + end.signal, out + err
-    nothing_is_left(process, tmp_path / "scratch")
-
-
-def test_a_killed_program(program, tmp_path):
+def test_a_killed_program(program):
     """Its files stay, its workers do not."""
-    process = program(*SLOW)
-    until("first results", process)
-    process.kill()
-    nothing_is_left(process, tmp_path / "scratch", files=False)
+    started = program(*SLOW)
+    started.until("first results")
+    started.process.kill()
+    started.leaves_nothing(files=False)
 
 
-def test_a_failed_program(program, tmp_path):
+def test_a_failed_program(program):
     """The step fails in the workers: there is no driver."""
-    process = program("main.py", "--rows", "200_000", "--device", variables={"CDEVICE_CUDA_DRIVER": "/nowhere/libcuda.so"})
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1 and "NotImplementedError" in err and "/nowhere/libcuda.so" in err, out + err
-    nothing_is_left(process, tmp_path / "scratch")
+    started = program("main.py", "--rows", "200_000", "--device", CDEVICE_CUDA_DRIVER="/nowhere/libcuda.so")
+    started.ends(1, "NotImplementedError", "/nowhere/libcuda.so")
 
 
 @pytest.mark.parametrize("arguments", [["--rows", "-1"], ["--files", "0"], ["--workers", "two"], ["--device", "--step", "python"]], ids=" ".join)
-def test_bad_options(arguments, program, tmp_path):
-    process = program("main.py", *arguments)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2 and arguments[0] in err, out + err
-    nothing_is_left(process, tmp_path / "scratch")
+def test_bad_options(arguments, program):
+    program("main.py", *arguments).ends(2, arguments[0])

@@ -3,12 +3,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"unsafe"
-
-	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/arrowdevice/arrowdevice/pyextension"
 )
@@ -16,8 +12,6 @@ import (
 func main() {} // Python calls the functions
 
 func init() {
-	pyextension.Func("addresses", addresses, pyextension.WithParams("orders"))
-	pyextension.Func("fail", fail, pyextension.WithParams("text"))
 	pyextension.Func("panic_with", panicWith, pyextension.WithParams("text"))
 	pyextension.Func("meet", meet, pyextension.WithParams("callers"))
 	pyextension.Func("waiting", func() int {
@@ -26,19 +20,6 @@ func init() {
 		return waiting
 	})
 }
-
-// addresses returns where the prices of each batch are.
-func addresses(orders array.RecordReader) []uint64 {
-	var all []uint64
-	for orders.Next() {
-		at := orders.Schema().FieldIndices("cents")[0]
-		values := orders.RecordBatch().Column(at).(*array.Int64).Values()
-		all = append(all, uint64(uintptr(unsafe.Pointer(unsafe.SliceData(values)))))
-	}
-	return all
-}
-
-func fail(text string) error { return errors.New(text) }
 
 func panicWith(text string) { panic(text) }
 
