@@ -99,6 +99,9 @@ func TestOwnMemoryThatIsRefused(t *testing.T) {
 	}
 	elsewhere, err := m.GPUs[1].NewEvent()
 	require.NoError(t, err)
+	closed, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
 	ready := func(e device.Event) func(cdevice.Lifetime) error {
 		return func(l cdevice.Lifetime) error {
 			if l.Ready != nil {
@@ -121,6 +124,7 @@ func TestOwnMemoryThatIsRefused(t *testing.T) {
 		"Lifetime.Ready = nil, want an event, or no value of a type":      ready((*cudaalloc.Event)(nil)),
 		"Lifetime.Ready = an event of cuda:1, want an event of cuda:0":    ready(elsewhere),
 		"Lifetime.Ready = an event of no device, want an event of cuda:0": ready(eventOfNoDevice{}),
+		"Lifetime.Ready = a closed event, want an event of cuda:0":        ready(closed),
 	} {
 		t.Run(want, func(t *testing.T) {
 			var released atomic.Int64

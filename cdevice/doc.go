@@ -88,6 +88,11 @@
 //	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Lifetime{Release: free})
 //	filled, err := batch.RecordEvent(stream)
 //
+// Arrays of one device become a batch, whose event is behind those of all of them:
+//
+//	batch, err := cdevice.RecordBatchOf(schema, a, b)
+//	more, err := batch.WithColumn(field, c)
+//
 // # Streams
 //
 // A reader is imported, or made of an arrow-go reader ([WrapRecordReader]), an iterator
@@ -102,10 +107,11 @@
 //	err = cdevice.ExportRecordReader(r, out)
 //
 // Readers are composed. Map and Prefetch change the reader that they are called on and return it;
-// CopyTo, AsCPU and HostReader make a new one:
+// MapTo, CopyTo, AsCPU and HostReader make a new one, which the caller releases:
 //
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //	r.Map(check).Prefetch(2)                                 // two batches are ready ahead
+//	other, err := r.MapTo(schema, convert)                   // as Map, to batches of another schema
 //	copies, err := r.CopyTo(ctx, gpu)                        // the next batch is copied while one is in use
 //	cpu, err := r.AsCPU(ctx)
 //	rdr := r.HostReader(ctx, mem)                            // an array.RecordReader

@@ -41,8 +41,9 @@ type Lifetime struct {
 	// memory is on, or of a device with the same streams; another one is an error that wraps arrow.ErrInvalid. The
 	// array or batch owns the event, and closes it when the memory is released.
 	Ready device.Event
-	// Release is called once, on any goroutine, after the last use of the memory and after pending
-	// work of the device that may use it. It may be nil.
+	// Release is called once, on any goroutine, after the last use of the memory and then after all pending
+	// work of the device, of streams that [RecordBatch.UsedOn] did not record, too: any work of the program may
+	// use memory of the program. It may be nil.
 	Release func()
 }
 
@@ -63,7 +64,8 @@ func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, lifetime Lif
 }
 
 // NewRecordBatch makes a batch of memory on dev that the caller filled: one ArrayData for each
-// field of the schema, of at least the given number of rows. Everything said of [NewArray] holds.
+// field of the schema, of at least the given number of rows. Everything said of [NewArray] holds. As everywhere in
+// arrow-go, a field that is not nullable is not checked for nulls.
 func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []ArrayData, lifetime Lifetime) (*RecordBatch, error) {
 	var types []arrow.DataType
 	if schema != nil {

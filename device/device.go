@@ -143,8 +143,8 @@ type Device interface {
 
 	// AfterWork calls f after all work already enqueued on any stream of this device,
 	// including streams of other libraries, has completed, and that of other open devices that
-	// may access memory of this one. It does not wait: f is called on
-	// this goroutine where no work is pending, otherwise later on another one. Memory that
+	// may access memory of this one. It does not wait: f is called later on another
+	// goroutine, or on this one where no work can be pending, as on the CPU. Memory that
 	// work on unknown streams may use is freed in this way; [Event.OnComplete] waits only for
 	// the work before one event. f may block: neither frees nor other functions wait for it. A
 	// panic of f on another goroutine does not end the process. A nil f panics at once.

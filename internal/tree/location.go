@@ -185,6 +185,9 @@ func (p Location) CheckEvent(op, name string, e device.Event) error {
 	if id := of.ID(); id.Type != device.CPU && !p.sharesStreams(id) {
 		return fielderr.Invalid(op, name, "an event of "+id.String(), "an event of "+p.ID.String())
 	}
+	if c, ok := e.(interface{ Closed() bool }); ok && c.Closed() {
+		return fielderr.Invalid(op, name, "a closed event", "an event of "+p.ID.String())
+	}
 	return nil
 }
 

@@ -73,6 +73,9 @@ func (e *Event) OnComplete(f func()) {
 // that wraps [ErrClosed]. Where the driver fails, the error is returned, and the event is ended later.
 func (e *Event) Close() error { return e.handle.Close() }
 
+// Closed reports whether Close was called.
+func (e *Event) Closed() bool { return e.handle.Usable() != nil }
+
 var (
 	errNoEvent      = argument.Nil("cuda", "event", "an event: no event has the handle NULL")
 	errForeignEvent = errors.New("it is no event of CUDA")
