@@ -115,8 +115,7 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 		"swallowed, with others ready": {3, 2, func(p *peer) int { p.send(1); return 1 }, "ArrowAsyncTask.extract_data"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), row.queue)
-			require.Zero(t, p.begin())
+			p := begun(t, soon(t), row.queue, 0)
 			require.Zero(t, p.Send(p.task(121), nil))
 			p.send(row.ready)
 			result := make(chan error, 1)
@@ -156,9 +155,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 				"release":  func(*peer) {},
 			} {
 				t.Run(fmt.Sprint(name, " with ", ready), func(t *testing.T) {
-					p := consumed(t, soon(t), 3)
-					require.Zero(t, p.begin())
-					p.send(ready)
+					p := begun(t, soon(t), 3, ready)
 					var closed sync.WaitGroup
 					if ready == 2 {
 						closed.Go(p.s.close)
@@ -180,8 +177,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 		for name, sent := range map[string]int{"as requested": requested, "more than requested": 2 * requested} {
 			t.Run(name, func(t *testing.T) {
 				for range 20 {
-					p := consumed(t, soon(t), requested)
-					require.Zero(t, p.begin())
+					p := begun(t, soon(t), requested, 0)
 					for range sent {
 						p.task(0)
 					}

@@ -123,9 +123,7 @@ func TestAsyncProducerCancel(t *testing.T) {
 		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
 		require.NoError(t, err)
 		defer r.Release()
-		ctx, cancel := context.WithCancel(background)
-		cancel()
-		c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
+		c := exported(t, canceled, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(0, cpeer.OnError, cpeer.Release), c.Events())
 	})
@@ -151,8 +149,7 @@ func TestAsyncStreamCancel(t *testing.T) {
 				t.Run(name+" after "+by, func(t *testing.T) {
 					ctx, cancel := context.WithCancel(background)
 					defer cancel()
-					p := consumed(t, ctx, 4)
-					require.Zero(t, p.begin())
+					p := begun(t, ctx, 4, 0)
 					closed := make(chan struct{})
 					if by == "context" {
 						cancel()
@@ -203,8 +200,7 @@ func TestAsyncStreamCancel(t *testing.T) {
 	t.Run("nothing is requested", func(t *testing.T) {
 		for name, code := range map[string]int{"a task": 0, "a task that fails": 5} {
 			t.Run(name, func(t *testing.T) {
-				p := consumed(t, soon(t), 1)
-				require.Zero(t, p.begin())
+				p := begun(t, soon(t), 1, 0)
 				task := p.task(code)
 				task.Wait()
 				require.Zero(t, p.Send(task, nil))

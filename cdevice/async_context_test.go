@@ -22,9 +22,7 @@ import (
 func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends the stream", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
-		p := consumed(t, ctx, 0)
-		require.Zero(t, p.begin())
-		p.send(1)
+		p := begun(t, ctx, 0, 1)
 		p.take(1)
 		result := make(chan error, 1)
 		go func() {
@@ -45,9 +43,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		inner, cancel := context.WithCancel(background)
 		defer cancel()
 		ctx := &lateContext{Context: inner}
-		p := consumed(t, ctx, 1)
-		require.Zero(t, p.begin())
-		p.send(1)
+		p := begun(t, ctx, 1, 1)
 		p.End()
 		p.take(1)
 		cancel()
@@ -62,9 +58,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends a stream whose producer is gone", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, 3)
-		require.Zero(t, p.begin())
-		p.send(3)
+		p := begun(t, ctx, 3, 3)
 		p.End()
 		p.Release()
 		cancel()
@@ -79,8 +73,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends while a task fails", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, 1)
-		require.Zero(t, p.begin())
+		p := begun(t, ctx, 1, 0)
 		require.Zero(t, p.Send(p.task(int(syscall.ENOSPC)), nil))
 		result := make(chan error, 1)
 		go func() { _, err := p.all(); result <- err }()
@@ -94,9 +87,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		inner, cancel := context.WithCancel(background)
 		defer cancel()
 		ctx := &lateContext{Context: inner}
-		p := consumed(t, ctx, 4)
-		require.Zero(t, p.begin())
-		p.send(4)
+		p := begun(t, ctx, 4, 4)
 		p.take(1)
 		cancel()
 		n, err := p.all()
@@ -116,9 +107,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("no batch while the stream is being stopped", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, 2)
-		require.Zero(t, p.begin())
-		p.send(2)
+		p := begun(t, ctx, 2, 2)
 		p.InRequest(cpeer.InWait)
 		cancel()
 		require.NoError(t, p.WaitWaiting()) // in cancel
@@ -132,8 +121,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("is forgotten at the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, 0)
-		require.Zero(t, p.begin())
+		p := begun(t, ctx, 0, 0)
 		p.End()
 		p.Release()
 		n, err := p.all()
@@ -148,9 +136,7 @@ func TestAsyncStreamContext(t *testing.T) {
 // TestAsyncStreamClose is about Close of a stream that was imported.
 func TestAsyncStreamClose(t *testing.T) {
 	t.Run("cancels once, drops what is ready and what comes", func(t *testing.T) {
-		p := consumed(t, soon(t), 4)
-		require.Zero(t, p.begin())
-		p.send(2)
+		p := begun(t, soon(t), 4, 2)
 		var closing sync.WaitGroup
 		for range 3 {
 			closing.Go(p.s.close)
@@ -173,47 +159,38 @@ func TestAsyncStreamClose(t *testing.T) {
 	})
 	// The producer is cancelled before ready tasks are dropped.
 	t.Run("cancels before it drops", func(t *testing.T) {
-		settles(t)
-		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, h, 0)
-		p := newGoProducer(t, h)
+		p := newGoProducer(t, background)
 		cancelled := make(chan struct{})
 		p.cancel = func() { close(cancelled) }
 		require.Zero(t, p.begin(t))
 		require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { <-cancelled; return 0 }))
 		closed := make(chan struct{})
-		go func() { s.close(); close(closed) }()
+		go func() { p.s.close(); close(closed) }()
 		<-cancelled
-		bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
+		bridge.CallHandlerRelease(p.handler)
 		<-closed
 	})
 	// A producer that has said the end is not called any more: not to cancel either.
 	t.Run("does not cancel after the end", func(t *testing.T) {
-		settles(t)
-		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, h, 0)
-		p := newGoProducer(t, h)
+		p := newGoProducer(t, background)
 		var cancels atomic.Int64
 		p.cancel = func() { cancels.Add(1) }
 		require.Zero(t, p.begin(t))
 		dropped := make(chan struct{}) // which comes after the cancel, where there is one
 		require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(dropped); return 0 }))
-		require.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
+		require.Zero(t, bridge.CallOnNextTask(p.handler, nil, nil))
 		closed := make(chan struct{})
-		go func() { s.close(); close(closed) }()
+		go func() { p.s.close(); close(closed) }()
 		<-dropped
 		assert.Zero(t, cancels.Load())
-		bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
+		bridge.CallHandlerRelease(p.handler)
 		<-closed
 	})
 	// When Close returns, nothing is left, even if another goroutine ended the stream.
 	t.Run("waits for what another goroutine drops", func(t *testing.T) {
-		settles(t)
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, ctx, h, 0)
-		p := newGoProducer(t, h)
+		p := newGoProducer(t, ctx)
 		require.Zero(t, p.begin(t))
 		var extracted atomic.Int64
 		inside, let := make(chan struct{}), make(chan struct{})
@@ -221,12 +198,12 @@ func TestAsyncStreamClose(t *testing.T) {
 		require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { extracted.Add(1); return 0 }))
 		cancel()
 		<-inside
-		assert.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
-		bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
+		assert.Zero(t, bridge.CallOnNextTask(p.handler, nil, nil))
+		bridge.CallHandlerRelease(p.handler)
 		var closed sync.WaitGroup
 		for range 2 {
 			closed.Go(func() {
-				s.close()
+				p.s.close()
 				assert.EqualValues(t, 2, extracted.Load())
 			})
 		}
@@ -234,9 +211,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		closed.Wait()
 	})
 	t.Run("a closed stream refuses the schema", func(t *testing.T) {
-		ended, cancel := context.WithCancel(background)
-		cancel()
-		for name, ctx := range map[string]context.Context{"closed": background, "context": ended} {
+		for name, ctx := range map[string]context.Context{"closed": background, "context": canceled} {
 			t.Run(name, func(t *testing.T) {
 				p := consumed(t, ctx, 0)
 				if name == "closed" {
@@ -258,9 +233,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		}
 	})
 	t.Run("inside the loop over its batches", func(t *testing.T) {
-		p := consumed(t, soon(t), 3)
-		require.Zero(t, p.begin())
-		p.send(3)
+		p := begun(t, soon(t), 3, 3)
 		p.InRequest(cpeer.InNothing)
 		n := 0
 		var last error

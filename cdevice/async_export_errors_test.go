@@ -45,8 +45,6 @@ func TestAsyncProducerErrors(t *testing.T) {
 		yielding := func(err error) func(func(*cdevice.RecordBatch, error) bool) {
 			return func(yield func(*cdevice.RecordBatch, error) bool) { yield(nil, err) }
 		}
-		ended, cancel := context.WithCancel(background)
-		cancel()
 		late, cancel := context.WithTimeout(background, -1)
 		cancel()
 		huge := make([]string, 1<<16+1)
@@ -67,7 +65,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			"a panic":                       {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { panic("lost it") }), tasks: 1, code: syscall.EIO, text: "panic: lost it"},
 			"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
 			"a reader that ends its caller": {r: exits, tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
-			"an ended context":              {ctx: ended, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
+			"an ended context":              {ctx: canceled, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 			"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 			"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},
 			"too much metadata": {r: repeated(t, rec, 1).WithMetadata(arrow.NewMetadata(huge, huge)),
@@ -173,15 +171,19 @@ func TestAsyncProducerErrors(t *testing.T) {
 
 // goProducer is a producer whose callbacks a test writes in Go.
 type goProducer struct {
-	handler *cdevice.CArrowAsyncDeviceStreamHandler
+	handler *abi.ArrowAsyncDeviceStreamHandler // of s
+	s       *asyncStream
 	c       *abi.ArrowAsyncProducer
 	request func(int64)
 	cancel  func()
 }
 
-func newGoProducer(t *testing.T, h *cdevice.CArrowAsyncDeviceStreamHandler) *goProducer {
+func newGoProducer(t *testing.T, ctx context.Context) *goProducer {
 	t.Helper()
-	p := &goProducer{handler: h, request: func(int64) {}, cancel: func() {}}
+	settles(t)
+	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	p := &goProducer{handler: abi.As[abi.ArrowAsyncDeviceStreamHandler](h), request: func(int64) {}, cancel: func() {}}
+	p.s = importAsync(t, ctx, h, 0)
 	p.c = bridge.NewProducer(p, int32(device.CPU), nil)
 	t.Cleanup(func() { bridge.EndProducer(p.c) })
 	return p
@@ -196,7 +198,7 @@ func (p *goProducer) begin(t *testing.T) int {
 	out := new(abi.ArrowSchema)
 	require.NoError(t, cdevice.ExportSchema(numberedSchema, cdevice.SchemaFromPtr(addressOf(out))))
 	p.handler.Producer = addressOf(p.c)
-	return bridge.CallOnSchema(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), out)
+	return bridge.CallOnSchema(p.handler, out)
 }
 
 // goTask is a task that a test writes.
@@ -208,7 +210,7 @@ func (goTask) Release()                                    {}
 func (p *goProducer) send(f goTask) int {
 	task := new(abi.ArrowAsyncTask)
 	bridge.ExportTask(f, task)
-	return bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), task, nil)
+	return bridge.CallOnNextTask(p.handler, task, nil)
 }
 
 // Metadata of a batch goes with it through readers whose schema is another object: that of WithMetadata, and
@@ -311,27 +313,21 @@ func TestAsyncProducerSurvivesPanics(t *testing.T) {
 func TestAsyncStreamSchema(t *testing.T) {
 	// A second on_schema is refused, wherever it comes from.
 	t.Run("asked inside request", func(t *testing.T) {
-		settles(t)
-		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, h, 0)
-		p := newGoProducer(t, h)
+		p := newGoProducer(t, background)
 		var second int
 		p.request = func(int64) { second = p.begin(t) }
 		assert.Zero(t, p.begin(t))
 		assert.EqualValues(t, syscall.EINVAL, second)
-		bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
-		for _, err := range s.All() {
+		bridge.CallHandlerRelease(p.handler)
+		for _, err := range p.s.All() {
 			assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
 		}
-		s.close()
+		p.s.close()
 	})
 	t.Run("known, without a wait", func(t *testing.T) {
-		p := consumed(t, soon(t), 0)
-		require.Zero(t, p.begin())
-		ctx, cancel := context.WithCancel(background)
-		cancel()
+		p := begun(t, soon(t), 0, 0)
 		for range 100 {
-			_, err := p.s.schema(ctx)
+			_, err := p.s.schema(canceled)
 			require.NoError(t, err)
 		}
 	})

@@ -24,9 +24,7 @@ import (
 
 func TestAsyncStreamSchemaAndMetadata(t *testing.T) {
 	p := consumed(t, soon(t), 0)
-	ctx, cancel := context.WithCancel(background)
-	cancel()
-	_, err := p.s.Reader(ctx)
+	_, err := p.s.Reader(canceled)
 	assert.ErrorIs(t, err, context.Canceled, "it waits")
 
 	want := arrow.NewMetadata([]string{"rows"}, []string{"many"})
@@ -76,8 +74,7 @@ func closeLater(t *testing.T, s *asyncStream) {
 // TestAsyncStreamRequests is about how many batches our consumer requests.
 func TestAsyncStreamRequests(t *testing.T) {
 	t.Run("the queue, and then one per batch", func(t *testing.T) {
-		p := consumed(t, soon(t), 3)
-		require.Zero(t, p.begin())
+		p := begun(t, soon(t), 3, 0)
 		assert.Equal(t, cpeer.Calls{Requests: 1, Requested: 3, LastN: 3}, p.Calls())
 		p.send(3)
 		assert.EqualValues(t, 3, p.Calls().Requested, "slow use is back-pressure")
@@ -96,14 +93,11 @@ func TestAsyncStreamRequests(t *testing.T) {
 		assert.Zero(t, p.Calls().Cancels)
 	})
 	t.Run("four without an option", func(t *testing.T) {
-		p := consumed(t, soon(t), 0)
-		require.Zero(t, p.begin())
+		p := begun(t, soon(t), 0, 0)
 		assert.EqualValues(t, 4, p.Calls().Requested)
 	})
 	t.Run("their sum fits an int64", func(t *testing.T) {
-		p := consumed(t, soon(t), 1<<20)
-		require.Zero(t, p.begin())
-		p.send(2)
+		p := begun(t, soon(t), 1<<20, 2)
 		p.take(2)
 		require.NoError(t, p.WaitRequested(1<<20+2))
 	})
@@ -180,8 +174,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 	})
 	// The first error counts.
 	t.Run("the first is kept", func(t *testing.T) {
-		p := consumed(t, soon(t), 0)
-		require.Zero(t, p.begin())
+		p := begun(t, soon(t), 0, 0)
 		p.Error(5, "first", nil)
 		p.Error(22, "second", nil)
 		_, err := p.all()
@@ -199,9 +192,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 func TestAsyncStreamRelease(t *testing.T) {
 	// The last call of the producer is over before its last callback returns: it may be gone then.
 	t.Run("waits for a call under way", func(t *testing.T) {
-		p := consumed(t, soon(t), 1)
-		require.Zero(t, p.begin())
-		p.send(1)
+		p := begun(t, soon(t), 1, 1)
 		p.InRequest(cpeer.InWait)
 		read := make(chan struct{})
 		go func() {
@@ -234,9 +225,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 	t.Run("inside request", func(t *testing.T) {
 		for name, in := range map[string]cpeer.In{"release": cpeer.InRelease, "on_error": cpeer.InError} {
 			t.Run(name, func(t *testing.T) {
-				p := consumed(t, soon(t), 2)
-				require.Zero(t, p.begin())
-				p.send(2)
+				p := begun(t, soon(t), 2, 2)
 				p.InRequest(in)
 				n, err := p.all()
 				assert.Equal(t, 2, n)
@@ -246,9 +235,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 		}
 	})
 	t.Run("inside cancel", func(t *testing.T) {
-		p := consumed(t, soon(t), 0)
-		require.Zero(t, p.begin())
-		p.send(1)
+		p := begun(t, soon(t), 0, 1)
 		p.InRequest(cpeer.InRelease)
 		p.s.close()
 		assert.EqualValues(t, 1, p.Calls().Cancels)

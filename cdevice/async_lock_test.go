@@ -88,9 +88,7 @@ func hammerLock(t *testing.T, random *rand.Rand, tree cpeer.Tree, s *arrow.Schem
 // stuckInRequest is a stream whose producer does not return from request, until Let.
 func stuckInRequest(t *testing.T, ctx context.Context) *peer {
 	t.Helper()
-	p := consumed(t, ctx, 1)
-	require.Zero(t, p.begin())
-	p.send(1)
+	p := begun(t, ctx, 1, 1)
 	p.InRequest(cpeer.InWait)
 	p.take(1) // returns
 	require.NoError(t, p.WaitWaiting())
@@ -171,9 +169,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 	// The same, closed long after release was called: ready tasks are dropped, and no call waits
 	// for another.
 	t.Run("closed long after they began to", func(t *testing.T) {
-		p := consumed(t, soon(t), 2)
-		require.Zero(t, p.begin())
-		p.send(2)
+		p := begun(t, soon(t), 2, 2)
 		p.InRequest(cpeer.InWait)
 		p.take(1)
 		require.NoError(t, p.WaitWaiting())
@@ -186,9 +182,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 	})
 	// The same in cancel: ready tasks are dropped all the same.
 	t.Run("release and cancel wait for each other", func(t *testing.T) {
-		p := consumed(t, soon(t), 2)
-		require.Zero(t, p.begin())
-		p.send(2)
+		p := begun(t, soon(t), 2, 2)
 		p.InRequest(cpeer.InWait)
 		released := make(chan struct{})
 		go func() {

@@ -30,8 +30,7 @@ func TestQueueSizesThatAreNone(t *testing.T) {
 }
 
 func TestAsyncStreamHasOneReader(t *testing.T) {
-	p := consumed(t, soon(t), 0)
-	require.Zero(t, p.begin())
+	p := begun(t, soon(t), 0, 0)
 	r, err := p.s.Reader(soon(t))
 	require.NoError(t, err)
 	again, err := p.s.Reader(soon(t))
@@ -51,9 +50,7 @@ func TestAsyncStreamHasOneReader(t *testing.T) {
 func TestAsyncReaderReleaseCancels(t *testing.T) {
 	for name, waiting := range map[string]bool{"": false, "while Next waits": true} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, background, 0)
-			require.Zero(t, p.begin())
-			p.send(2)
+			p := begun(t, background, 0, 2)
 			r, err := p.s.Reader(soon(t))
 			require.NoError(t, err)
 			require.True(t, r.Next())
@@ -79,8 +76,7 @@ func TestAsyncReaderReleaseCancels(t *testing.T) {
 func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 	for name, withReader := range map[string]bool{"stream": false, "reader": true} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, background, 0)
-			require.Zero(t, p.begin())
+			p := begun(t, background, 0, 0)
 			closing := p.s.Close
 			if withReader {
 				r, err := p.s.reader(soon(t))
@@ -99,9 +95,7 @@ func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 			p.Release()
 			assert.NoError(t, closing(soon(t)))
 			assert.NoError(t, p.s.Close(soon(t)))
-			ended, cancel := context.WithCancel(background)
-			cancel()
-			assert.NoError(t, closing(ended), "there is nothing to wait for")
+			assert.NoError(t, closing(canceled), "there is nothing to wait for")
 		})
 	}
 }
@@ -109,9 +103,7 @@ func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 // A stream that has ended by itself is given back by Release: no goroutine is needed for it.
 func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
 	checkLeaks(t)
-	p := consumed(t, soon(t), 0)
-	require.Zero(t, p.begin())
-	p.send(1)
+	p := begun(t, soon(t), 0, 1)
 	p.End()
 	n, err := p.all()
 	require.NoError(t, err)
@@ -145,8 +137,7 @@ func TestAsyncStreamIsCopied(t *testing.T) {
 
 // In a chain, cancel goes up: the middle gives up the batch that its own producer does not send.
 func TestAsyncChainIsCancelledFromItsEnd(t *testing.T) {
-	p := consumed(t, background, 0)
-	require.Zero(t, p.begin())
+	p := begun(t, background, 0, 0)
 	r, err := p.s.Reader(soon(t))
 	require.NoError(t, err)
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)

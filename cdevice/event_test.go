@@ -332,8 +332,8 @@ func holdsItsMemory[B usesEvents[V, C], V, C interface{ Release() }](t *testing.
 		"Ready":       func(_ slowDevice, b B) error { return second(b.Ready()) },
 		"Synchronize": func(_ slowDevice, b B) error { return b.Synchronize(background) },
 		"WaitOn":      func(d slowDevice, b B) error { return b.WaitOn(slowStream{d: d}) },
-		"HostView":    func(_ slowDevice, b B) error { return released(b.HostView(background)) },
-		"AsCPU":       func(_ slowDevice, b B) error { return released(b.AsCPU(background)) },
+		"HostView":    func(_ slowDevice, b B) error { return ended(b.HostView(background)) },
+		"AsCPU":       func(_ slowDevice, b B) error { return ended(b.AsCPU(background)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
@@ -355,12 +355,4 @@ func holdsItsMemory[B usesEvents[V, C], V, C interface{ Release() }](t *testing.
 			assert.ErrorIs(t, call(d, b), cdevice.ErrReleased)
 		})
 	}
-}
-
-// released releases the result of a call, and returns its error.
-func released[T interface{ Release() }](made T, err error) error {
-	if err == nil {
-		made.Release()
-	}
-	return err
 }

@@ -149,6 +149,15 @@ func oneInt64() (cpeer.Tree, *arrow.Schema) {
 	return tree, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
 }
 
+// begun is consumed, with a producer that has sent the schema and so many good tasks.
+func begun(t *testing.T, ctx context.Context, queueSize, tasks int) *peer {
+	t.Helper()
+	p := consumed(t, ctx, queueSize)
+	require.Zero(t, p.begin())
+	p.send(tasks)
+	return p
+}
+
 // peer has the producer and its resources.
 type peer struct {
 	cpeer.Producer

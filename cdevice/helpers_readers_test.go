@@ -23,6 +23,13 @@ import (
 // errSource is the error of a source that fails.
 var errSource = errors.New("the source is on fire")
 
+// canceled is a context that is done.
+var canceled = func() context.Context {
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	return ctx
+}()
+
 // yielding is an iterator over batches, and then, unless it is nil, an error.
 func yielding(err error, batches ...*cdevice.RecordBatch) iter.Seq2[*cdevice.RecordBatch, error] {
 	return func(yield func(*cdevice.RecordBatch, error) bool) {

@@ -61,10 +61,8 @@ func TestFunctionsThatWaitAreInterrupted(t *testing.T) {
 // The context of a function that was never called ends too, and its error is its own.
 func TestFunctionsOfAContextThatHasEnded(t *testing.T) {
 	checkLeaks(t)
-	ctx, cancel := context.WithCancel(background)
-	cancel()
 	own := errors.New("own")
-	r, err := cdevice.NewRecordReaderFunc(ctx, numberedSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(canceled, numberedSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 		assert.Error(t, ctx.Err())
 		return nil, own
 	}, nil)

@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -55,10 +54,8 @@ func TestPlainStreamOfACProgram(t *testing.T) {
 
 func TestCProgramReadsPlainStreams(t *testing.T) {
 	checkLeaks(t)
-	ended, cancel := context.WithCancel(background)
-	cancel()
 	late := asked(t, nil, numbered(t, 3)...)
-	late = made(t, late)(late.AsCPU(ended))
+	late = made(t, late)(late.AsCPU(canceled))
 	for _, row := range []struct {
 		r    *cdevice.RecordReader
 		want cpeer.Drained

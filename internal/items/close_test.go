@@ -236,28 +236,31 @@ func TestSourceWhoseEndMisbehaves(t *testing.T) {
 // However many close, read and release at once, the source is closed once, after the last call, and none of
 // them waits for ever.
 func TestCloseHammer(t *testing.T) {
-	eachLayer(t, 1<<40, func(f *fixture, _ *source, _ func() *reader) {
-		for range 30 {
-			s := f.source(1 << 40)
-			r := f.layers()["ahead, mapped"](s)
-			var all sync.WaitGroup
-			for i := range 3 {
-				r.Hold()
-				all.Go(func() { defer r.Release(); _, _ = drain(r) })
-				r.Hold()
-				all.Go(func() {
-					defer r.Release()
-					for range i {
-						runtime.Gosched()
-					}
-					assert.NoError(t, r.Close(background))
-					assert.EqualValues(t, 1, s.closes.Load())
-				})
+	for name := range new(fixture).layers() {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t)
+			for range 30 {
+				s := f.source(1 << 40)
+				r := f.layers()[name](s)
+				var all sync.WaitGroup
+				for i := range 3 {
+					r.Hold()
+					all.Go(func() { defer r.Release(); _, _ = drain(r) })
+					r.Hold()
+					all.Go(func() {
+						defer r.Release()
+						for range i {
+							runtime.Gosched()
+						}
+						assert.NoError(t, r.Close(background))
+						assert.EqualValues(t, 1, s.closes.Load())
+					})
+				}
+				r.Release()
+				all.Wait()
 			}
-			r.Release()
-			all.Wait()
-		}
-	})
+		})
+	}
 }
 
 // A use of the source, and the waits of readers that are made of this one, end with Close.
