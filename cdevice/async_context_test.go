@@ -18,6 +18,34 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
+// lateContext is a context that reports its end late: functions of [context.AfterFunc] do not run
+// before tell, as if their goroutines had no processor until then.
+type lateContext struct {
+	context.Context
+	mu       sync.Mutex
+	starting []func()
+}
+
+// Value hides the context inside, which would start the functions itself.
+func (*lateContext) Value(any) any { return nil }
+
+// AfterFunc is the method that package context calls on contexts that are not its own.
+func (c *lateContext) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.starting = append(c.starting, f)
+	return func() bool { return true }
+}
+
+func (c *lateContext) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.starting {
+		f()
+	}
+	c.starting = nil
+}
+
 // TestAsyncStreamContext is about the context of ImportAsync.
 func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends the stream", func(t *testing.T) {

@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -70,36 +69,6 @@ func TestFunctionsOfAContextThatHasEnded(t *testing.T) {
 	defer r.Release()
 	assert.False(t, r.Next())
 	assert.ErrorIs(t, r.Err(), own)
-}
-
-// A context that is done is final for a stream: no batch is given from then on, ready or not.
-
-// lateContext is a context that reports its end late: functions of [context.AfterFunc] do not run
-// before tell, as if their goroutines had no processor until then.
-type lateContext struct {
-	context.Context
-	mu       sync.Mutex
-	starting []func()
-}
-
-// Value hides the context inside, which would start the functions itself.
-func (*lateContext) Value(any) any { return nil }
-
-// AfterFunc is the method that package context calls on contexts that are not its own.
-func (c *lateContext) AfterFunc(f func()) (stop func() bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.starting = append(c.starting, f)
-	return func() bool { return true }
-}
-
-func (c *lateContext) tell() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range c.starting {
-		f()
-	}
-	c.starting = nil
 }
 
 func TestHostReaderContext(t *testing.T) {

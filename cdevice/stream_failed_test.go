@@ -167,13 +167,25 @@ func TestEndBeforeTheSchema(t *testing.T) {
 	r.Release()
 }
 
-func TestFailedReadersNameWhatIsMissing(t *testing.T) {
-	_, err := cdevice.WrapRecordReader(schemaless{}, device.CPUDevice())
-	assert.EqualError(t, err, "cdevice: wrap: schema = nil, want a schema: invalid")
-	for _, none := range []error{nil, (*cdevice.FieldError)(nil)} {
-		_, err = cdevice.NewFailedRecordReader(device.CPU, none)
-		assert.EqualError(t, err, "cdevice: new: err = nil, want the error of the source: invalid")
+func TestNewReadersNameWhatIsMissing(t *testing.T) {
+	const noError = "cdevice: new: err = nil, want the error of the source: invalid"
+	noType := func(n int) string {
+		return fmt.Sprintf("cdevice: new: device_type = %d, want the type of a device: invalid", n)
 	}
-	_, err = cdevice.NewFailedRecordReader(0, errNoTable)
-	assert.EqualError(t, err, "cdevice: new: device_type = 0, want the type of a device: invalid")
+	noArrays := func(func(*cdevice.Array, error) bool) {}
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{second(cdevice.WrapRecordReader(schemaless{}, device.CPUDevice())), "cdevice: wrap: schema = nil, want a schema: invalid"},
+		{second(cdevice.NewFailedRecordReader(device.CPU, nil)), noError},
+		{second(cdevice.NewFailedRecordReader(device.CPU, (*cdevice.FieldError)(nil))), noError},
+		{second(cdevice.NewFailedRecordReader(0, errNoTable)), noType(0)},
+		{second(cdevice.NewRecordReader(numberedSchema, 0, yielding(nil))), noType(0)},
+		{second(readerFunc(numberedSchema, -1, nextOf(nil), nil)), noType(-1)},
+		{second(cdevice.NewArrayReader(arrow.Field{Type: arrow.Null}, 0, noArrays)), noType(0)},
+	} {
+		assert.EqualError(t, row.err, row.want)
+		assert.ErrorIs(t, row.err, arrow.ErrInvalid)
+	}
 }
