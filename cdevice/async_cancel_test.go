@@ -18,28 +18,6 @@ import (
 
 // Calls after cancel, of our producer and to our consumer.
 
-// waitsWith runs do with a consumer whose stream has reached the point where the source's next
-// answer is in the producer's hand, and nothing was requested.
-func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(c cpeer.Consumer)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
-		require.NoError(t, err)
-		defer r.Release()
-		c := cpeer.NewConsumer(cpeer.Behaviour{})
-		defer c.Free()
-		_, err = cdevice.ExportAsync(background, r, publicHandler(c))
-		require.NoError(t, err)
-		synctest.Wait() // until the producer sleeps
-		do(c)
-		require.NoError(t, c.WaitReleased())
-		assert.Zero(t, c.Overlaps())
-		for i := range c.Tasks() {
-			assert.Zero(t, cpeer.Extract(&c.Tasks()[i], nil))
-		}
-	})
-}
-
 // rounds are as many as it takes for two calls to reach the producer before it has woken up.
 const rounds = 200
 
@@ -71,11 +49,23 @@ func TestAsyncProducerCancel(t *testing.T) {
 			settles(t)
 			for range rounds {
 				next, asked := countedSource(t)
-				waitsWith(t, next, func(c cpeer.Consumer) {
+				synctest.Test(t, func(t *testing.T) {
+					r, err := readerFunc(numberedSchema, device.CPU, next, nil)
+					require.NoError(t, err)
+					defer r.Release()
+					c := cpeer.NewConsumer(cpeer.Behaviour{})
+					defer c.Free()
+					_, err = cdevice.ExportAsync(background, r, publicHandler(c))
+					require.NoError(t, err)
+					synctest.Wait() // until the producer sleeps
 					assert.EqualValues(t, 1, asked.Load())
 					row.calls(c.Producer())
 					require.NoError(t, c.WaitReleased())
 					require.Equal(t, events(row.want, cpeer.Release), c.Events())
+					assert.Zero(t, c.Overlaps())
+					for i := range c.Tasks() {
+						assert.Zero(t, cpeer.Extract(&c.Tasks()[i], nil))
+					}
 				})
 			}
 		})
@@ -115,17 +105,6 @@ func TestAsyncProducerCancel(t *testing.T) {
 		c.Producer().Request(1 << 40)
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(2, cpeer.OnError, cpeer.Release), c.Events())
-	})
-	// A batch that the consumer requested before the end of ctx is not sent after it.
-	t.Run("the end of the context sends nothing in hand", func(t *testing.T) {
-		settles(t)
-		next, _ := countedSource(t)
-		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
-		require.NoError(t, err)
-		defer r.Release()
-		c := exported(t, canceled, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
-		require.NoError(t, c.WaitReleased())
-		assert.Equal(t, events(0, cpeer.OnError, cpeer.Release), c.Events())
 	})
 }
 

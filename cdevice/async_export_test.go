@@ -195,6 +195,7 @@ func TestAsyncProducerEndsWhileItsSourceWaits(t *testing.T) {
 			assert.ErrorIs(t, c.Wait(background), row.why)
 			assert.Equal(t, row.want, c.Events())
 			assert.ErrorIs(t, c.Wait(ctx), row.why, "even if ctx is done")
+			assert.ErrorContains(t, c.Wait(ctx), "cdevice: export: ")
 		})
 	}
 }

@@ -42,20 +42,6 @@ func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 // script is newScript for either struct: of getNext's device array, only the array reaches the consumer of a plain one.
 func (k kind) script(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 	t.Helper()
-	s := scriptOf(t, batches)
-	s.c = k.newStream()
-	if d, ok := s.c.(streamOf[cdevice.CArrowDeviceArrayStream]); ok {
-		s.stream = d.at
-		bridge.ExportStream(s, int32(device.CPU), abi.As[abi.ArrowDeviceArrayStream](s.stream))
-	} else {
-		bridge.ExportPlainStream(s, s.c.callbacks())
-	}
-	t.Cleanup(func() { assert.Zero(t, s.c.callbacks().Release, "the struct is marked released") })
-	return s
-}
-
-func scriptOf(t testing.TB, batches []*cdevice.RecordBatch) *script {
-	t.Helper()
 	s := &script{arena: newArena()}
 	schema := arrow.NewSchema(nil, nil)
 	if len(batches) > 0 {
@@ -79,10 +65,18 @@ func scriptOf(t testing.TB, batches []*cdevice.RecordBatch) *script {
 		return 0
 	}
 	t.Cleanup(func() {
+		assert.Zero(t, s.c.callbacks().Release, "the struct is marked released")
 		assert.EqualValues(t, 1, s.releases.Load(), "calls of release")
 		assert.False(t, s.overlapped.Load(), "two callbacks at the same time")
 		s.free()
 	})
+	s.c = k.newStream()
+	if d, ok := s.c.(streamOf[cdevice.CArrowDeviceArrayStream]); ok {
+		s.stream = d.at
+		bridge.ExportStream(s, int32(device.CPU), abi.As[abi.ArrowDeviceArrayStream](s.stream))
+	} else {
+		bridge.ExportPlainStream(s, s.c.callbacks())
+	}
 	return s
 }
 
