@@ -98,9 +98,10 @@ func TestContextEndsCopies(t *testing.T) {
 	from := newScript(t, numbered(t, 10)...)
 	src, err := cdevice.ImportRecordReader(from.stream)
 	require.NoError(t, err)
-	r := made(t, src)(src.CopyTo(ctx, device.CPUDevice()))
+	r := made(t, src)(src.CopyTo(ctx, device.CPUDevice())).Prefetch(1)
 	require.True(t, r.Next())
-	within.Eventually(t, "one ahead", func() bool { return from.nexts.Load() >= 2 })
+	// The fourth batch is read while the third one is copied: the copy of the second one is ready.
+	within.Eventually(t, "a copy ahead", func() bool { return from.nexts.Load() >= 4 })
 	cancel()
 	assert.False(t, r.Next(), "the copy that is ready is not given")
 	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
