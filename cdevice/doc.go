@@ -90,8 +90,8 @@
 //
 // Arrays of one device become a batch, whose event is behind those of all of them:
 //
-//	batch, err := cdevice.RecordBatchOf(schema, a, b)
-//	more, err := batch.WithColumn(field, c)
+//	batch, err := cdevice.RecordBatchOf(schema, first, second)
+//	more, err := batch.WithColumn(field, third)
 //
 // # Streams
 //
@@ -111,7 +111,7 @@
 //
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //	r.Map(check).Prefetch(2)                                 // two batches are ready ahead
-//	other, err := r.MapTo(schema, convert)                   // as Map, to batches of another schema
+//	other, err := r.MapTo(schema, f)                         // as Map, to batches of another schema
 //	copies, err := r.CopyTo(ctx, gpu)                        // the next batch is copied while one is in use
 //	cpu, err := r.AsCPU(ctx)
 //	rdr := r.HostReader(ctx, mem)                            // an array.RecordReader
@@ -147,20 +147,19 @@
 //
 // The calls of a stream, and the threads that make them:
 //
-//	on_schema, on_next_task, on_error, release   one goroutine of ExportAsync; any thread of another producer
-//	request                                      of ImportAsync: in on_schema, then goroutines, one at a time
-//	cancel                                       of ImportAsync: a goroutine, started by Close, the last Release or the end of ctx
-//	extract_data                                 of ImportAsync: the goroutine that reads the batch
+//   - on_schema, on_next_task, on_error, release: one goroutine of ExportAsync; any thread of another producer.
+//   - request, of ImportAsync: in on_schema, then goroutines, one at a time.
+//   - cancel, of ImportAsync: a goroutine, started by Close, the last Release or the end of ctx.
+//   - extract_data, of ImportAsync: the goroutine that reads the batch.
 //
-// A stream ends in one of these ways. The reader's error is that of ImportAsync, and Wait is that of ExportAsync:
+// The end of a stream, the last callbacks, the error of the reader of ImportAsync, and that of Wait after ExportAsync:
 //
-//	the source        last callbacks                   the reader's error          Wait
-//	ends              on_next_task with NULL, release  none                        nil
-//	fails             on_error, release                ProducerError               the source's error
-//	(ctx of export)   on_error, release                ProducerError, ECANCELED    the error of ctx
-//	(consumer closes  release, after cancel            ErrReleased, or the         wraps context.Canceled
-//	or its ctx ends)                                   error of ctx
-//	is cut off        release                          io.ErrUnexpectedEOF         -
+//   - The source ends: on_next_task with NULL, release; no error; nil.
+//   - The source fails: on_error, release; a ProducerError; the source's error.
+//   - The context of ExportAsync ends: on_error, release; a ProducerError with ECANCELED; the context's error.
+//   - The consumer closes the stream, or its context ends: release, after cancel; [ErrReleased], or the context's
+//     error; an error that wraps context.Canceled.
+//   - Another producer releases the handler before the end: io.ErrUnexpectedEOF.
 //
 // # Ownership
 //

@@ -39,6 +39,8 @@ var known = map[string][]string{
 	"dial":       {"flight.Dial"},
 	"check":      {"func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)"},
 	"f":          {"func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)"},
+	"field":      {"arrow.Field"},
+	"first":      {"*cdevice.Array"},
 	"free":       {"func()"},
 	"gpu":        {"*cudaalloc.Device"},
 	"handler":    {"*cdevice.CArrowAsyncDeviceStreamHandler"},
@@ -56,11 +58,13 @@ var known = map[string][]string{
 	"s":          {"uintptr", "device.Stream"},
 	"sch":        {"*cdata.CArrowSchema"},
 	"schema":     {"*arrow.Schema", "*cdata.CArrowSchema"},
+	"second":     {"*cdevice.Array"},
 	"sim":        {"*cudasim.Sim"},
 	"src":        {"device.Ptr"},
 	"start":      {"func(*cdevice.CArrowAsyncDeviceStreamHandler) error"},
 	"stream":     {"*cdevice.CArrowDeviceArrayStream", "device.Stream"},
 	"t":          {"*testing.T"},
+	"third":      {"*cdevice.Array"},
 	"ticket":     {"*arrowflight.Ticket"},
 }
 
