@@ -88,7 +88,8 @@ type CStruct interface {
 }
 
 // DeviceArrayFromPtr returns the struct ArrowDeviceArray at an address, as other languages pass it:
-// PyArrow's _export_to_c_device, or a capsule of __arrow_c_device_array__. It borrows the struct.
+// PyArrow's _export_to_c_device, or a capsule of __arrow_c_device_array__. It borrows the struct. The
+// address is not that of a Go variable, which may move: convert its pointer.
 func DeviceArrayFromPtr(ptr uintptr) *CArrowDeviceArray { return abi.At[CArrowDeviceArray](ptr) }
 
 // DeviceArrayStreamFromPtr returns the struct ArrowDeviceArrayStream at an address. It borrows the struct.

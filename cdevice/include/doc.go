@@ -16,11 +16,14 @@
 // A library, whose users should not have to set CGO_CFLAGS, copies the header into its
 // own package: the guards let both copies be included in one file.
 //
-// A struct of C is passed to cdevice by its address:
+// The pointer to a struct of C is converted:
 //
 //	var array C.struct_ArrowDeviceArray
 //	var schema C.struct_ArrowSchema
 //	err := cdevice.ExportRecordBatch(batch,
-//		cdevice.DeviceArrayFromPtr(uintptr(unsafe.Pointer(&array))),
-//		cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema))))
+//		(*cdevice.CArrowDeviceArray)(unsafe.Pointer(&array)),
+//		(*cdata.CArrowSchema)(unsafe.Pointer(&schema)))
+//
+// DeviceArrayFromPtr and its siblings are for addresses that C or another language has passed as numbers. A Go variable
+// whose address is a number is on a stack that may move.
 package include

@@ -22,6 +22,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -48,7 +49,7 @@ func export(rec arrow.RecordBatch) error {
 	defer batch.Release() // the exported struct holds the memory on its own
 	var out C.struct_ArrowDeviceArray
 	var schema C.struct_ArrowSchema
-	err = cdevice.ExportRecordBatch(batch, cdevice.DeviceArrayFromPtr(uintptr(unsafe.Pointer(&out))), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema))))
+	err = cdevice.ExportRecordBatch(batch, (*cdevice.CArrowDeviceArray)(unsafe.Pointer(&out)), (*cdata.CArrowSchema)(unsafe.Pointer(&schema)))
 	if err == nil {
 		fmt.Println("total:", C.total(&out, &schema))
 	}

@@ -29,6 +29,7 @@ func main() {
 }
 
 func roundTrip(ctx context.Context, batches array.RecordReader, gpu device.Device) error {
+	defer batches.Release()
 	here, err := cdevice.WrapRecordReader(batches, device.CPUDevice())
 	if err != nil {
 		return err
@@ -51,8 +52,10 @@ func roundTrip(ctx context.Context, batches array.RecordReader, gpu device.Devic
 func threeBatches() array.RecordReader {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
 	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3, 4}, nil)
 	rec := b.NewRecordBatch()
+	defer rec.Release()
 	batches, err := array.NewRecordReader(schema, []arrow.RecordBatch{rec, rec, rec})
 	if err != nil {
 		log.Fatal(err)
