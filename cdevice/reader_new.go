@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"reflect"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -39,7 +41,8 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 // NewRecordReaderFunc makes a reader of a function that returns the next batch, owned by the reader,
 // and io.EOF at the end. next is called on the goroutine, or in the callback from C, that reads a
 // batch, one call at a time, and not again after an error. stop, unless it is nil, is called once,
-// when the reader is released. The batches are as for [NewRecordReader].
+// when the reader is released. Neither may use iter.Pull: [NewRecordReader] takes iterators. The batches are as for
+// [NewRecordReader].
 //
 // next gets a context that ends with ctx, with the last Release and with Close, even while next is running
 // on another goroutine. A next that waits must return soon after that; its error is the stream's. If ctx has
@@ -158,7 +161,9 @@ func sameTypes(a, b *arrow.Schema) bool {
 // [NewFailedRecordReader]: with rdr's error.
 //
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers must be used
-// by one goroutine at a time: after this call, only the result may read from rdr.
+// by one goroutine at a time: after this call, only the result may read from rdr. One of array.ReaderFromIter
+// runs on a goroutine of its own, as the iterator of [NewRecordReader] does. A program's own reader that uses
+// iter.Pull must not be wrapped, if C reads or releases the stream: Go ends the process then.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
 	if argument.IsNil(rdr) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
@@ -187,14 +192,34 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, io.EOF
 	}
 	t := dev.ID().Type
-	from := &items.Function[*RecordBatch]{Ask: next, Stop: rdr.Release, Check: func(b *RecordBatch) error {
-		return checkBatch(b, schema, t)
-	}}
+	check := func(b *RecordBatch) error { return checkBatch(b, schema, t) }
+	if reflect.TypeOf(rdr) == pulledReader() {
+		seq := func(yield func(*RecordBatch, error) bool) {
+			defer rdr.Release()
+			for more := true; more; {
+				b, err := next()
+				more = yield(b, err) && err == nil
+				if err == nil {
+					b.Release()
+				}
+			}
+		}
+		return newRecordReader(schema, t, &items.Sequence[*RecordBatch]{Seq: seq, Check: check, Unused: rdr.Release}), nil
+	}
+	from := &items.Function[*RecordBatch]{Ask: next, Stop: rdr.Release, Check: check}
 	if h, ok := rdr.(*hostReader); ok {
 		from.StopThen = h.releaseThen
 	}
 	return newRecordReader(schema, t, from), nil
 }
+
+// pulledReader is the type of the readers of array.ReaderFromIter. They use iter.Pull, whose coroutine ends the
+// process if it is resumed in a callback from C: they run on a goroutine of their own, as iterators do.
+var pulledReader = sync.OnceValue(func() reflect.Type {
+	r := array.ReaderFromIter(arrow.NewSchema(nil, nil), func(func(arrow.RecordBatch, error) bool) {})
+	defer r.Release()
+	return reflect.TypeOf(r)
+})
 
 // WrapChunked makes a reader of the chunks of a chunked array, without copying. dev is the device
 // whose memory they were built in, as for [WrapArray]. A column of an arrow-go table is a chunked

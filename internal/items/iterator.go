@@ -12,10 +12,11 @@ import (
 // Sequence is the source of an iterator. The iterator runs on a goroutine of its own, and only
 // during a call of Next. iter.Pull must not be used on the threads of callbacks from C.
 type Sequence[T Counted] struct {
-	Seq   iter.Seq2[T, error]
-	Check func(T) error // checks the items that the iterator yields
-	ask   chan struct{} // nil until the first Next; closed to stop the iterator
-	got   chan Result[T]
+	Seq    iter.Seq2[T, error]
+	Check  func(T) error // checks the items that the iterator yields
+	Unused func()        // called on a goroutine of its own if Seq was not called; may be nil
+	ask    chan struct{} // nil until the first Next; closed to stop the iterator
+	got    chan Result[T]
 }
 
 // Next lets the iterator run until it yields or ends.
@@ -35,6 +36,14 @@ func (*Sequence[T]) Interrupt() {}
 
 // Close makes the iterator's yield return false, and waits until the iterator has returned.
 func (s *Sequence[T]) Close(done func()) {
+	if s.ask == nil && s.Unused != nil {
+		Background(func() {
+			defer done()
+			defer tellPanic()
+			s.Unused()
+		})
+		return
+	}
 	defer done()
 	if s.ask == nil {
 		return
