@@ -191,6 +191,26 @@ func TestForgedTickets(t *testing.T) {
 	require.Equal(t, "released", told(p, "release"))
 }
 
+// An error about the values of a dictionary names the dictionary, not a child.
+func TestErrorsNameTheDictionary(t *testing.T) {
+	rec := everyType(t, cases.Nulls)
+	defer rec.Release()
+	s := shareAndRelease(t, onHost(t, rec, allocator(t)))
+	checked := 0
+	for i, f := range rec.Schema().Fields() {
+		if f.Type.ID() != arrow.DICTIONARY {
+			continue
+		}
+		checked++
+		_, err := decoded(forged(t, s.Ticket(), func(c *content) { c.columns[i].dictionary.length = -1 }))
+		assert.ErrorContains(t, err, fmt.Sprintf("share: ticket: columns[%d].dictionary.length = -1", i))
+		_, err = decoded(forged(t, s.Ticket(), func(c *content) { c.columns[i].dictionary = nil }))
+		assert.ErrorContains(t, err, fmt.Sprintf("columns[%d].children = 0, want 1", i))
+	}
+	assert.NotZero(t, checked)
+	require.NoError(t, s.Close())
+}
+
 func anySocketName() string {
 	var random id
 	_, _ = rand.Read(random[:])

@@ -152,17 +152,20 @@ func (c *content) checkNode(n *node, dt arrow.DataType, at path) error {
 			return at.in("buffers", i).bad("offset", p.offset, fmt.Sprintf("%d bytes in the %d of the region", least, size))
 		}
 	}
-	below := n.children
+	below := len(n.children)
 	if n.dictionary != nil {
-		below = append([]node{*n.dictionary}, below...)
+		below++
 	}
-	if want := l.ChildCount(st); len(below) != want {
-		return at.bad("children", len(below), want)
+	if want := l.ChildCount(st); below != want {
+		return at.bad("children", below, want)
 	}
-	for i := range below {
-		if err := c.checkNode(&below[i], layout.ChildType(st, i), at.in("children", i)); err != nil {
+	for i := range n.children {
+		if err := c.checkNode(&n.children[i], layout.ChildType(st, i), at.in("children", i)); err != nil {
 			return err
 		}
+	}
+	if n.dictionary != nil {
+		return c.checkNode(n.dictionary, layout.ChildType(st, 0), at.in("dictionary", -1))
 	}
 	return nil
 }
