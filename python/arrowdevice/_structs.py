@@ -29,7 +29,7 @@ _DEVICE_NAMES = {
 
 def device_name(device_type, device_id):
     """The name of a device, such as "cuda:0"; without an id where that is -1."""
-    name = _DEVICE_NAMES.get(device_type, f"device_type_{device_type}")
+    name = _DEVICE_NAMES.get(device_type, f"device_type({device_type})")
     return name if device_id < 0 or device_type == CPU else f"{name}:{device_id}"
 
 
