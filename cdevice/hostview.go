@@ -262,7 +262,7 @@ func isPlain(n *tree.Node) bool {
 	switch n.Layout.Kind {
 	case layout.Null, layout.Bits, layout.Fixed, layout.Binary32, layout.Binary64, layout.View:
 		return n.Type.ID() != arrow.EXTENSION
-	case layout.List32, layout.List64, layout.ListView, layout.ListView8, layout.FixedList, layout.Struct:
+	case layout.List32, layout.List64, layout.ListView32, layout.ListView64, layout.FixedList, layout.Struct:
 		if id := n.Type.ID(); id == arrow.EXTENSION || id == arrow.MAP {
 			return false
 		}

@@ -160,9 +160,9 @@ func (c *planner) body(n *tree.Node, st arrow.DataType, out *Plan) error {
 		return cutList[int32](c, n, out)
 	case layout.List64:
 		return cutList[int64](c, n, out)
-	case layout.ListView:
+	case layout.ListView32:
 		return cutListView[int32](c, n, out)
-	case layout.ListView8:
+	case layout.ListView64:
 		return cutListView[int64](c, n, out)
 	case layout.FixedList:
 		width := int64(st.(*arrow.FixedSizeListType).Len())

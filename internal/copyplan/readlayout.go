@@ -158,10 +158,10 @@ func (r *layoutReader) read(n *tree.Node, inner bool) {
 		r.elements(n, 1, n.Length+1, 8)
 	case layout.View:
 		r.elements(n, 1, n.Length, layout.ViewSize)
-	case layout.ListView:
+	case layout.ListView32:
 		r.elements(n, 1, n.Length, 4)
 		r.elements(n, 2, n.Length, 4)
-	case layout.ListView8:
+	case layout.ListView64:
 		r.elements(n, 1, n.Length, 8)
 		r.elements(n, 2, n.Length, 8)
 	case layout.Dense:
@@ -171,8 +171,8 @@ func (r *layoutReader) read(n *tree.Node, inner bool) {
 }
 
 // asksValidity reports whether the planner reads the validity of elements of the kind.
-func asksValidity(store layout.Kind) bool {
-	return store == layout.View || store == layout.ListView || store == layout.ListView8
+func asksValidity(kind layout.Kind) bool {
+	return kind == layout.View || kind == layout.ListView32 || kind == layout.ListView64
 }
 
 func (r *layoutReader) bits(n *tree.Node, i int) {

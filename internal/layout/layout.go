@@ -25,8 +25,8 @@ const (
 	View       // validity, 16-byte views, any number of byte buffers, sizes
 	List32     // validity, int32 offsets; maps too
 	List64     // validity, int64 offsets
-	ListView   // validity, int32 offsets, int32 sizes
-	ListView8  // validity, int64 offsets, int64 sizes
+	ListView32 // validity, int32 offsets, int32 sizes
+	ListView64 // validity, int64 offsets, int64 sizes
 	FixedList  // validity
 	Struct     // validity
 	Sparse     // type ids
@@ -68,8 +68,8 @@ var All = [...]Layout{
 	View:       {View, 3, true, 0},
 	List32:     {List32, 2, true, 1},
 	List64:     {List64, 2, true, 1},
-	ListView:   {ListView, 3, true, 1},
-	ListView8:  {ListView8, 3, true, 1},
+	ListView32: {ListView32, 3, true, 1},
+	ListView64: {ListView64, 3, true, 1},
 	FixedList:  {FixedList, 1, true, 1},
 	Struct:     {Struct, 1, true, fieldChildren},
 	Sparse:     {Sparse, 1, false, fieldChildren},
@@ -77,8 +77,8 @@ var All = [...]Layout{
 	RunEnds:    {RunEnds, 0, false, 2},
 }
 
-// storages is indexed by arrow.Type; extensions are resolved before (see StorageType).
-var storages = [...]Kind{
+// kinds is indexed by arrow.Type; extensions are resolved before (see StorageType).
+var kinds = [...]Kind{
 	arrow.NULL: Null,
 	arrow.BOOL: Bits,
 
@@ -99,7 +99,7 @@ var storages = [...]Kind{
 	arrow.STRING_VIEW: View, arrow.BINARY_VIEW: View,
 
 	arrow.LIST: List32, arrow.MAP: List32, arrow.LARGE_LIST: List64,
-	arrow.LIST_VIEW: ListView, arrow.LARGE_LIST_VIEW: ListView8,
+	arrow.LIST_VIEW: ListView32, arrow.LARGE_LIST_VIEW: ListView64,
 	arrow.FIXED_SIZE_LIST: FixedList, arrow.STRUCT: Struct,
 	arrow.SPARSE_UNION: Sparse, arrow.DENSE_UNION: Dense,
 	arrow.RUN_END_ENCODED: RunEnds,
@@ -134,10 +134,10 @@ func Of(dt arrow.DataType) (arrow.DataType, *Layout) {
 		}
 		id = dt.ID()
 	}
-	if uint(id) >= uint(len(storages)) {
+	if uint(id) >= uint(len(kinds)) {
 		return dt, &All[Unknown]
 	}
-	return dt, &All[storages[id]]
+	return dt, &All[kinds[id]]
 }
 
 // ChildCount returns the number of child arrays of an array of the storage type in the node tree:

@@ -38,9 +38,9 @@ func LeastSize(st arrow.DataType, l *Layout, i int, end int64) int64 {
 		if i == 1 {
 			return times(end, ViewSize)
 		}
-	case ListView:
+	case ListView32:
 		return times(end, 4)
-	case ListView8:
+	case ListView64:
 		return times(end, 8)
 	case Sparse:
 		return end

@@ -99,9 +99,9 @@ func (v *validator) own(n *tree.Node, st arrow.DataType) error {
 		return checkOffsets(v, hostread.Values[int32](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.List64:
 		return checkOffsets(v, hostread.Values[int64](n, 1, n.Length+1), n.Children[0].Length)
-	case layout.ListView:
+	case layout.ListView32:
 		return checkListViews(v, hostread.Values[int32](n, 1, n.Length), hostread.Values[int32](n, 2, n.Length), n.Children[0].Length)
-	case layout.ListView8:
+	case layout.ListView64:
 		return checkListViews(v, hostread.Values[int64](n, 1, n.Length), hostread.Values[int64](n, 2, n.Length), n.Children[0].Length)
 	case layout.View:
 		return v.views(n, st)
