@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
 // Kind is the meaning of the buffers of an array.
@@ -215,9 +216,9 @@ func CountNodes(dt arrow.DataType, depth int, count *int) error {
 const (
 	// MaxDepth is the maximum depth of nested arrays: far beyond real data, and small enough that
 	// no recursion over a tree can run out of stack.
-	MaxDepth = 64
-	// maxNodes is the maximum number of arrays of a tree; internal/schema has the same limit.
-	maxNodes = 1 << 20
+	MaxDepth = schema.MaxDepth
+	// maxNodes is the maximum number of arrays of a tree.
+	maxNodes = schema.MaxNodes
 )
 
 // ErrTooDeep is the error for a type that is nested deeper than MaxDepth.

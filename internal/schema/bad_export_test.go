@@ -129,7 +129,7 @@ func TestExportToNothing(t *testing.T) {
 func TestDepthLimitIsTheSameBothWays(t *testing.T) {
 	noLeak(t)
 	dt := arrow.DataType(arrow.Null)
-	for range maxDepth {
+	for range MaxDepth {
 		dt = arrow.ListOf(dt)
 	}
 	f := arrow.Field{Type: dt}

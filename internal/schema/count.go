@@ -15,7 +15,7 @@ var errElsewhere = errors.New("schema: malformed")
 // It stops at a malformed struct, for which the reader then returns the error; whole reports whether
 // there was none.
 func checkSize(s *abi.ArrowSchema) (whole bool, err error) {
-	c := counter{left: maxNodes - 1}
+	c := counter{left: MaxNodes - 1}
 	err = c.count(s, 0)
 	if err == errElsewhere {
 		return false, nil
@@ -60,7 +60,7 @@ func (c *counter) count(s *abi.ArrowSchema, depth int) error {
 }
 
 func (c *counter) below(addr uintptr, depth int) error {
-	if addr == 0 || depth == maxDepth {
+	if addr == 0 || depth == MaxDepth {
 		return errElsewhere
 	}
 	s := abi.At[abi.ArrowSchema](addr)

@@ -1,27 +1,30 @@
 package schema
 
 import (
+	"fmt"
+
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// The limits on a tree; see the package comment. Text is formats, names and metadata.
+// The limits on a tree; see the package comment. Those that are exported are limits on its arrays, too.
 const (
-	maxDepth = 64
-	maxNodes = 1 << 20
-	maxText  = 64 << 20
-	maxPairs = 1 << 16
+	MaxDepth = 64       // levels below the root
+	MaxNodes = 1 << 20  // structs
+	maxText  = 64 << 20 // bytes of formats, names and metadata
+	maxPairs = 1 << 16  // of metadata on one struct
 )
 
 // Requirements that several fields have in common.
-const (
-	fewLevels      fielderr.Text = "at most 64 levels below the root"
-	fewStructs     fielderr.Text = "at most 1048576 structs in the tree"
-	littleText     fielderr.Text = "at most 64 MiB of names and metadata in the tree"
-	fewPairs       fielderr.Text = "0 to 65536"
-	integerIndices fielderr.Text = "an integer type for the indices of a dictionary"
+var (
+	fewLevels  = fielderr.Text(fmt.Sprintf("at most %d levels below the root", MaxDepth))
+	fewStructs = fielderr.Text(fmt.Sprintf("at most %d structs in the tree", MaxNodes))
+	littleText = fielderr.Text(fmt.Sprintf("at most %d MiB of names and metadata in the tree", maxText>>20))
+	fewPairs   = fielderr.Text(fmt.Sprintf("0 to %d", maxPairs))
 )
+
+const integerIndices fielderr.Text = "an integer type for the indices of a dictionary"
 
 // invalid returns the error for a field that the C data interface does not allow. The path begins
 // at the current struct, as in ".children[0].format". under prepends the parents while the error is

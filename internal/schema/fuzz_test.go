@@ -55,7 +55,7 @@ func FuzzImport(f *testing.F) {
 	metadataMemory = make([]byte, maxText+16*maxPairs)
 	f.Fuzz(func(t *testing.T, format, name string, md []byte, flags, children int64, below string, dictionary bool) {
 		before := bridge.Blocks()
-		if children > 4 && children <= maxNodes {
+		if children > 4 && children <= MaxNodes {
 			children %= 5
 		}
 		if len(md) > 1<<16 {

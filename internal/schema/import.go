@@ -50,7 +50,7 @@ func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T
 	defer release(s)
 	whole, err := checkSize(s)
 	if err == nil {
-		result, err = read(&reader{nodes: maxNodes - 1, text: maxText, whole: whole})
+		result, err = read(&reader{nodes: MaxNodes - 1, text: maxText, whole: whole})
 	}
 	return result, finish(fielderr.OpImport, err)
 }
@@ -178,7 +178,7 @@ func (r *reader) below(addr uintptr, depth int, f *arrow.Field) error {
 	if addr == 0 {
 		return invalid("", fielderr.NULL, fielderr.Text("a struct"))
 	}
-	if depth == maxDepth {
+	if depth == MaxDepth {
 		return invalid("", nil, fewLevels)
 	}
 	s := abi.At[abi.ArrowSchema](addr)

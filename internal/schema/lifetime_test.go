@@ -176,7 +176,7 @@ func BenchmarkSchemaOf100Columns(b *testing.B) {
 			if _, err := checkSize(s); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := (&reader{nodes: maxNodes - 1, text: maxText}).schema(s); err != nil {
+			if _, err := (&reader{nodes: MaxNodes - 1, text: maxText}).schema(s); err != nil {
 				b.Fatal(err)
 			}
 		}

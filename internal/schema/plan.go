@@ -43,7 +43,7 @@ func (p *plan) exportSchema(s *arrow.Schema) error {
 		return unsupported("", fielderr.Text(s.Endianness().String()+" schema"), fielderr.Text("native byte order"))
 	}
 	root := shape{format: "+s", children: s.Fields(), metadata: pairsOf(s.Metadata())}
-	p.nodes = make([]node, 0, min(1+len(root.children), maxNodes))
+	p.nodes = make([]node, 0, min(1+len(root.children), MaxNodes))
 	return p.place(p.reserve(1), "", &root, 0)
 }
 
@@ -64,10 +64,10 @@ func (p *plan) add(at int, f *arrow.Field, depth int) error {
 }
 
 func (p *plan) place(at int, name string, s *shape, depth int) error {
-	if depth > maxDepth {
+	if depth > MaxDepth {
 		return invalid("", nil, fewLevels)
 	}
-	if len(p.nodes)+len(s.children) > maxNodes {
+	if len(p.nodes)+len(s.children) > MaxNodes {
 		return invalid(".n_children", len(s.children), fewStructs)
 	}
 	if strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name) {
@@ -88,7 +88,7 @@ func (p *plan) place(at int, name string, s *shape, depth int) error {
 	n.first = p.reserve(n.children)
 	p.pointers += n.children
 	if s.values != nil {
-		if n.dictionary = p.reserve(1); n.dictionary >= maxNodes {
+		if n.dictionary = p.reserve(1); n.dictionary >= MaxNodes {
 			return invalid(".dictionary", nil, fewStructs)
 		}
 	}
