@@ -41,7 +41,7 @@ func TestTypes(t *testing.T) {
 	assert.Equal(t, "device_type(17)", device.Type(17).String())
 }
 
-func TestHostReadableTypes(t *testing.T) {
+func TestCPUAccessibleTypes(t *testing.T) {
 	for typ := device.Type(-1); typ < 20; typ++ {
 		want := typ == device.CPU || typ == device.CUDAHost || typ == device.ROCMHost || typ == device.CUDAManaged
 		assert.Equal(t, want, typ.CPUAccessible(), typ)

@@ -24,9 +24,6 @@ import (
 // driver which calls are its own, and about which memory they are, by a key: the address of memory that its user
 // has given back, or any other number that is not zero.
 
-// Key stands for memory that was given back, or for a function that waits for work.
-type Key = keep.Key
-
 // Watched reports whether the driver is a simulated one that wants to be told.
 func (c *Context) Watched() bool { return c.table.cudasim_keep != nil }
 
@@ -35,14 +32,14 @@ func (c *Context) Driver() *Driver { return c.driver }
 
 // GiveBack tells a simulated driver that memory was given back: that its user knows now, of the work that
 // uses it, what the program knows.
-func (c *Context) GiveBack(key Key) {
+func (c *Context) GiveBack(key keep.Key) {
 	if c.Watched() {
 		c.driver.GiveBack(key)
 	}
 }
 
 // Cover tells it that all work of the context so far will be waited for, for the key.
-func (c *Context) Cover(key Key) {
+func (c *Context) Cover(key keep.Key) {
 	if c.Watched() {
 		C.cdevice_v0_cuda_cover(c.table, C.uintptr_t(key), c.word())
 	}
@@ -65,35 +62,37 @@ func (c *Context) HandOut(what device.Ptr, size int64) {
 }
 
 // Act implements keep.Driver.
-func (d *Driver) Act(key Key) Key { return Key(C.cdevice_v0_cuda_act(d.table, C.uintptr_t(key))) }
+func (d *Driver) Act(key keep.Key) keep.Key {
+	return keep.Key(C.cdevice_v0_cuda_act(d.table, C.uintptr_t(key)))
+}
 
 // GiveBack implements keep.Driver.
-func (d *Driver) GiveBack(key Key) {
+func (d *Driver) GiveBack(key keep.Key) {
 	defer d.tellCaller()()
 	C.cdevice_v0_cuda_give_back(d.table, C.uintptr_t(key))
 }
 
 // Forget implements keep.Driver.
-func (d *Driver) Forget(key Key) { C.cdevice_v0_cuda_forget(d.table, C.uintptr_t(key)) }
+func (d *Driver) Forget(key keep.Key) { C.cdevice_v0_cuda_forget(d.table, C.uintptr_t(key)) }
 
 // Read implements keep.Driver.
-func (d *Driver) Read(key Key, ranges []device.Range) {
+func (d *Driver) Read(key keep.Key, ranges []device.Range) {
 	for _, r := range ranges {
 		C.cdevice_v0_cuda_read(d.table, C.uintptr_t(r.Src), C.size_t(r.Size), C.uintptr_t(key))
 	}
 }
 
 // Publish implements keep.Driver.
-func (d *Driver) Publish(key Key) { C.cdevice_v0_cuda_publish(d.table, C.uintptr_t(key)) }
+func (d *Driver) Publish(key keep.Key) { C.cdevice_v0_cuda_publish(d.table, C.uintptr_t(key)) }
 
 // QueryEventFor is [Context.QueryEvent] for the library itself. A key of 0 is none.
-func (c *Context) QueryEventFor(event uintptr, key Key) (bool, error) {
+func (c *Context) QueryEventFor(event uintptr, key keep.Key) (bool, error) {
 	r := C.cdevice_v0_cuda_event_query_for(c.table, c.word(), C.uintptr_t(event), C.uintptr_t(key))
 	return r.value != 0, errorOf1(c.Device, r, event)
 }
 
 // QueryStreamFor is [Context.QueryStream] for the library itself. A key of 0 is none.
-func (c *Context) QueryStreamFor(stream uintptr, key Key) (bool, error) {
+func (c *Context) QueryStreamFor(stream uintptr, key keep.Key) (bool, error) {
 	r := C.cdevice_v0_cuda_stream_query_for(c.table, c.word(), C.uintptr_t(stream), C.uintptr_t(key))
 	return r.value != 0, errorOf1(c.Device, r, stream)
 }
@@ -101,7 +100,7 @@ func (c *Context) QueryStreamFor(stream uintptr, key Key) (bool, error) {
 // SynchronizeFor is [Context.Synchronize] for the library itself, unless [Context.Capturing], and reports whether
 // it has synchronised. The streams may end when asked is 1. A capture that begins between the query
 // and the synchronisation, which follow each other immediately, is invalidated all the same.
-func (c *Context) SynchronizeFor(streams []uintptr, asked *atomic.Int32, keys []Key) (done bool, err error) {
+func (c *Context) SynchronizeFor(streams []uintptr, asked *atomic.Int32, keys []keep.Key) (done bool, err error) {
 	list := (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(streams)))
 	all := (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(keys)))
 	r := C.cdevice_v0_cuda_context_synchronize_for(c.table, c.word(), list, C.size_t(len(streams)),

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
@@ -53,7 +53,7 @@ func (c *chunk) finish(failed error) (*SharedEvent, error) {
 		_ = c.end() // no work uses the memory
 		return nil, failed
 	}
-	done := &Deferral{key: cuda.Key(c.memory.Ptr()), end: c.end}
+	done := &Deferral{key: keep.Key(c.memory.Ptr()), end: c.end}
 	event, err := c.events.record(c.stream)
 	if err != nil { // the memory is free only after all work
 		c.deferred.add(done)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
 // Events keeps events for their next use: making one is a call of the driver. Those on the list
@@ -146,7 +147,7 @@ func (l *Events) mayUse(stream uintptr) bool {
 	return !busy && !isCapture(err)
 }
 
-func (e *SharedEvent) reached(key cuda.Key) (bool, error) {
+func (e *SharedEvent) reached(key keep.Key) (bool, error) {
 	return e.events.ctx.QueryEventFor(e.word, key)
 }
 

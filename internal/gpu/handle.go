@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
 // ErrClosed is wrapped by the errors of a stream or an event that is used after it was closed.
@@ -141,7 +142,7 @@ type awaited struct{ *Handle }
 // Await is evidence that the work before an event is done. The event is kept until then.
 func (h *Handle) Await() (Evidence, error) { return awaited{h}, h.startWait() }
 
-func (e awaited) reached(key cuda.Key) (bool, error) { return e.ctx().QueryEventFor(e.word, key) }
+func (e awaited) reached(key keep.Key) (bool, error) { return e.ctx().QueryEventFor(e.word, key) }
 func (e awaited) letGo()                             { e.endWait() }
 
 // Defer ends an item when the event is complete: on this goroutine, if it is already. If the event is

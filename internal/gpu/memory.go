@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
@@ -153,7 +154,7 @@ func (m *Memory) deferral(after Evidence) *Deferral {
 	return &Deferral{after: after, key: m.key(), bytes: m.waits(), end: m.end}
 }
 
-func (m *Memory) key() cuda.Key { return cuda.Key(m.ptr) }
+func (m *Memory) key() keep.Key { return keep.Key(m.ptr) }
 
 // Watcher is told which parts of the memory are in use, unless it is nil.
 func (m *Memory) Watcher() sizeclass.Watcher { return m.heap.watcher() }

@@ -66,7 +66,7 @@ func TestGPUFreeOnACapturedStream(t *testing.T) {
 }
 
 // Writes of the host to page-locked and managed memory are visible to the GPU, and the reverse.
-func TestGPUHostReadableMemory(t *testing.T) {
+func TestGPUCPUAccessibleMemory(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, d := range m.Devices(t) {
 			if !d.CPUAccessible() {

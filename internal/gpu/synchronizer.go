@@ -65,7 +65,7 @@ func (y *Synchronizer) trySynchronize(keys []keep.Key) (done bool, err error) {
 
 // synchronizeUncaptured synchronises the context unless the driver reports a capture that this
 // would invalidate, and reports whether it did. One goroutine calls it at a time.
-func (y *Synchronizer) synchronizeUncaptured(keys []cuda.Key) (done bool, err error) {
+func (y *Synchronizer) synchronizeUncaptured(keys []keep.Key) (done bool, err error) {
 	done, err = y.ctx.SynchronizeFor(y.streams.ask(), &y.streams.answered, keys)
 	y.streams.asked()
 	return done, err
