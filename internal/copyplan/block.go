@@ -23,14 +23,14 @@ type blockLayout struct {
 	views int // sizes of view buffers
 }
 
-func layBlock(trees []Plan) *blockLayout {
+func layBlock(plans []Plan) *blockLayout {
 	l := &blockLayout{}
 	count := 0
-	for i := range trees {
-		count += trees[i].countParts()
+	for i := range plans {
+		count += plans[i].countParts()
 	}
 	l.parts, l.offsets = make([]part, 0, count), make([]int64, 0, count)
-	l.add(trees)
+	l.add(plans)
 	l.size += blockAlignment
 	return l
 }
@@ -44,9 +44,9 @@ func (t *Plan) countParts() int {
 	return count
 }
 
-func (l *blockLayout) add(trees []Plan) {
-	for i := range trees {
-		t := &trees[i]
+func (l *blockLayout) add(plans []Plan) {
+	for i := range plans {
+		t := &plans[i]
 		l.nodes++
 		if t.Layout.Kind == layout.View {
 			l.views += len(t.Parts) - t.Layout.FirstData() - 1

@@ -21,7 +21,7 @@ type builder struct {
 
 // buildNodes makes the nodes of a block at base. mem pins the Go memory that exported structs will
 // point to.
-func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []Plan) []tree.Node {
+func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, plans []Plan) []tree.Node {
 	entries := len(l.parts) + l.nodes + 1 // at least one entry for each node, and the last one for the event
 	b := builder{
 		Block:  &tree.Block{Base: base, Size: l.size, Buffers: make([]uintptr, entries), Sizes: make([]int64, entries), Lengths: make([]int64, entries)},
@@ -34,13 +34,13 @@ func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []Plan) 
 	if l.views > 0 {
 		mem.Pin(&b.views[0])
 	}
-	return b.build(trees)
+	return b.build(plans)
 }
 
-func (b *builder) build(trees []Plan) []tree.Node {
-	nodes := tree.Take(&b.nodes, len(trees))
-	for i := range trees {
-		t, n := &trees[i], &nodes[i]
+func (b *builder) build(plans []Plan) []tree.Node {
+	nodes := tree.Take(&b.nodes, len(plans))
+	for i := range plans {
+		t, n := &plans[i], &nodes[i]
 		*n = tree.Node{Type: t.dtype, Layout: t.Layout, Length: t.Length, Nulls: t.nulls}
 		count := len(t.Parts)
 		first := b.entries

@@ -371,8 +371,8 @@ func cutListView[T hostread.OffsetInt](c *planner, n *tree.Node, out *Plan) erro
 // views takes the part of each data buffer between the first and the last byte
 // that any view uses, and leaves out the buffers that none does.
 func (c *planner) views(n *tree.Node, out *Plan) error {
-	dst, part := makePart[arrow.ViewHeader](n.Length)
-	out.Parts = append(out.Parts, part)
+	dst, p := makePart[arrow.ViewHeader](n.Length)
+	out.Parts = append(out.Parts, p)
 	if n.Length == 0 {
 		return nil
 	}

@@ -14,12 +14,12 @@ func NumBytes(ctx context.Context, t tree.Tree) (int64, error) {
 		return 0, err
 	}
 	defer src.Close()
-	trees, err := src.Plan(false)
+	plans, err := src.Plan(false)
 	if err != nil {
 		return 0, err
 	}
 	size := int64(0)
-	for _, p := range layBlock(trees).parts {
+	for _, p := range layBlock(plans).parts {
 		size += p.Size
 	}
 	return size, nil

@@ -43,15 +43,15 @@ func (s *source) Close() { s.free() }
 func (s *source) remote() bool { return s.dev != nil }
 
 // Plan returns the copy plans of the nodes. Layout buffers in memory that is gone are an error.
-func (s *source) Plan(toHost bool) (trees []Plan, err error) {
+func (s *source) Plan(toHost bool) (plans []Plan, err error) {
 	gone := memcopy.Guard(func() error {
-		trees, err = s.plan(toHost)
+		plans, err = s.plan(toHost)
 		return nil
 	})
 	if gone != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", gone)
 	}
-	return trees, err
+	return plans, err
 }
 
 func (s *source) plan(toHost bool) ([]Plan, error) {
@@ -59,16 +59,16 @@ func (s *source) plan(toHost bool) ([]Plan, error) {
 	for i := range s.layoutBuffers.nodes {
 		c.expect += len(s.layoutBuffers.nodes[i].Buffers)
 	}
-	trees := make([]Plan, len(s.layoutBuffers.nodes))
+	plans := make([]Plan, len(s.layoutBuffers.nodes))
 	for i := range s.layoutBuffers.nodes {
 		n := &s.layoutBuffers.nodes[i]
-		tree, err := c.cut(n, 0, n.Length)
+		plan, err := c.cut(n, 0, n.Length)
 		if err != nil {
 			return nil, fielderr.Within(s.Name(i), fielderr.During(fielderr.OpRead, err))
 		}
-		trees[i] = tree
+		plans[i] = plan
 	}
-	return trees, nil
+	return plans, nil
 }
 
 // keepUntilDone keeps the source, and calls release, after the work enqueued on the stream so far

@@ -27,17 +27,17 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 		return tree.Tree{}, err
 	}
 	defer src.Close()
-	trees, err := src.Plan(false)
+	plans, err := src.Plan(false)
 	if err != nil {
 		return tree.Tree{}, err
 	}
-	return copyToDevice(ctx, src, trees, dev, on)
+	return copyToDevice(ctx, src, plans, dev, on)
 }
 
 // copyToDevice makes a copy of the plans of the source in memory of dev. The caller owns the reference to its owner.
-func copyToDevice(ctx context.Context, s *source, trees []Plan, dev device.Device, on device.Stream) (tree.Tree, error) {
+func copyToDevice(ctx context.Context, s *source, plans []Plan, dev device.Device, on device.Stream) (tree.Tree, error) {
 	at := tree.Location{ID: dev.ID(), Dev: dev}
-	laid := layBlock(trees)
+	laid := layBlock(plans)
 	stream, done, err := copyStream(on, dev)
 	if err != nil {
 		return tree.Tree{}, fmt.Errorf("cdevice: copy: %w", err)
@@ -69,7 +69,7 @@ func copyToDevice(ctx context.Context, s *source, trees []Plan, dev device.Devic
 	}
 	mem := tree.Own(d)
 	mem.Home, mem.Size = dev, laid.size
-	nodes := buildNodes(mem, memory.Ptr(), laid, trees)
+	nodes := buildNodes(mem, memory.Ptr(), laid, plans)
 	if d.event != nil && d.event.Handle() != 0 {
 		// mutant: _ = mem.Block.SetEvent(d.event.Handle())
 		at.Event = mem.Block.SetEvent(d.event.Handle())

@@ -42,11 +42,11 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 		return nil, err
 	}
 	defer src.Close()
-	trees, err := src.Plan(true)
+	plans, err := src.Plan(true)
 	if err != nil {
 		return nil, err
 	}
-	laid := layBlock(trees)
+	laid := layBlock(plans)
 	if err := checkAllocations(src.dev, laid); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 	if err := fillHost(ctx, src, to, laid, on); err != nil {
 		return nil, err
 	}
-	return buildArrays(to, laid, trees, t.Name)
+	return buildArrays(to, laid, plans, t.Name)
 }
 
 // leastLookedUp is the size of a copy from which the device is asked about the memory: a multiple of what that takes.
@@ -185,9 +185,9 @@ func (a *arrays) data(t *Plan, made *madeData) *array.Data {
 }
 
 // buildArrays makes arrow-go's arrays of the parts in the buffer, which it takes.
-func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []Plan, name func(int) string) (out []arrow.Array, err error) {
+func buildArrays(buffer *memory.Buffer, l *blockLayout, plans []Plan, name func(int) string) (out []arrow.Array, err error) {
 	a := arrays{buffer: buffer, layout: l, buffers: make([]*memory.Buffer, len(l.parts)+l.nodes)}
-	out = make([]arrow.Array, 0, len(trees))
+	out = make([]arrow.Array, 0, len(plans))
 	defer func() {
 		if err != nil {
 			hostread.ReleaseAll(out)
@@ -195,8 +195,8 @@ func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []Plan, name func(
 		}
 		buffer.Release()
 	}()
-	for i := range trees {
-		arr, err := a.array(&trees[i])
+	for i := range plans {
+		arr, err := a.array(&plans[i])
 		if err != nil {
 			return out, fielderr.Within(name(i), err)
 		}
