@@ -93,6 +93,27 @@ func TestMovedStructsAreReleasedOnEitherSide(t *testing.T) {
 	}
 }
 
+// A callback that a consumer calls once too often, for a struct that is marked released, drops no struct of the block.
+func TestCallbackOfAReleasedStructDoesNothing(t *testing.T) {
+	before := countsNow()
+	x := takenAgain(t, familySize)
+	root, members := family(x)
+	cpeer.ReleaseTwice(&members[0])
+	block := abi.At[Block](root.PrivateData)
+	assert.EqualValues(t, 3, block.Live)
+	CallArrayRelease(root)
+	assert.Equal(t, before.plus(0, 1), countsNow())
+	x.close()
+
+	block = NewBlock(BlockSize)
+	block.Live = 2
+	own := uintptr(unsafe.Pointer(block))
+	cpeer.ReleaseSchemaTwice(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: own})
+	assert.EqualValues(t, 1, block.Live)
+	CallSchemaRelease(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: own})
+	assert.Equal(t, before, countsNow())
+}
+
 // foreignReleases is changed in C.
 var foreignReleases int64
 

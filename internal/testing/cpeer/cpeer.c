@@ -25,6 +25,18 @@ int cpeer_release_array_on_thread(struct ArrowArray* array) {
   return err != 0 ? err : pthread_join(thread, NULL);
 }
 
+void cpeer_release_array_twice(struct ArrowArray* array) {
+  void (*release)(struct ArrowArray*) = array->release;
+  release(array);
+  release(array);
+}
+
+void cpeer_release_schema_twice(struct ArrowSchema* schema) {
+  void (*release)(struct ArrowSchema*) = schema->release;
+  release(schema);
+  release(schema);
+}
+
 struct call {
   int (*f)(void*, void*);
   void *a, *b;

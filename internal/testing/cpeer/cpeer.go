@@ -31,6 +31,16 @@ func ReleaseOnThread(a *abi.ArrowArray) error {
 	return nil
 }
 
+// ReleaseTwice calls the release callback of a, and once more although a is released then.
+func ReleaseTwice(a *abi.ArrowArray) {
+	C.cpeer_release_array_twice((*C.struct_ArrowArray)(unsafe.Pointer(a)))
+}
+
+// ReleaseSchemaTwice is ReleaseTwice for a schema.
+func ReleaseSchemaTwice(s *abi.ArrowSchema) {
+	C.cpeer_release_schema_twice((*C.struct_ArrowSchema)(unsafe.Pointer(s)))
+}
+
 // CallOnThread calls the C function at f with two pointers, on a new C thread, and returns its
 // result. The pointers may be to Go memory that holds none.
 func CallOnThread(f, a, b uintptr) int {

@@ -14,6 +14,10 @@ void cpeer_count_schema_release(struct ArrowSchema* schema);
  * the error of pthread_create. */
 int cpeer_release_array_on_thread(struct ArrowArray* array);
 
+/* Call the release callback, and once more although the struct is released then. */
+void cpeer_release_array_twice(struct ArrowArray* array);
+void cpeer_release_schema_twice(struct ArrowSchema* schema);
+
 /* Calls f(a, b) on a thread that Go has never seen, and writes its result to *result. Returns 0, or
  * the error of pthread_create. */
 int cpeer_call_on_thread(int (*f)(void*, void*), void* a, void* b, int* result);
