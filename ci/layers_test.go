@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -26,10 +25,9 @@ type pkg struct {
 // build tag gorgonia: listing them needs no CUDA.
 func packages(t *testing.T) map[string]pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-tags=gorgonia", "-json=ImportPath,Imports,CgoFiles", "../...").Output()
-	require.NoError(t, err)
+	out := goIn(t, ".", "list", "-tags=gorgonia", "-json=ImportPath,Imports,CgoFiles", "../...")
 	byPath := map[string]pkg{}
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for dec := json.NewDecoder(strings.NewReader(out)); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
