@@ -50,7 +50,7 @@ func receive(stream Stream, tickets bool, o *options, c call) (*cdevice.RecordRe
 	r := &receiver{o: o, call: c, messages: newMessages(c.ctx, stream, tickets, o)}
 	descriptor, err := r.start()
 	if err != nil {
-		err = contextError(c.ctx, err) // which stop cancels
+		err = contextError(c.ctx, err) // before stop, which ends the context of a client
 		r.stop()
 		return nil, descriptor, r.failure(err)
 	}

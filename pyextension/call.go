@@ -65,7 +65,7 @@ func start(name string, args []any, sources []*source) *call {
 	c := &call{scope: newScope(), done: make(chan struct{})}
 	c.results.scope = c.scope
 	running.Add(1)
-	perform := func() {
+	whole := func() {
 		var reply []byte
 		defer func() { // in this order: the end of a call is seen when nothing of it is in use
 			running.Add(-1)
@@ -75,9 +75,9 @@ func start(name string, args []any, sources []*source) *call {
 		c.run(name, args, &reply)
 	}
 	if runsInline(name, args) {
-		perform()
+		whole()
 	} else {
-		go perform()
+		go whole()
 	}
 	return c
 }

@@ -290,7 +290,7 @@ func (f *function) describe() dict {
 	return dict{{"name", f.name}, {"doc", f.doc}, {"params", params}, {"returns", f.annotations}}
 }
 
-var name = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
+var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 
 // keywords of Python cannot be names.
 var keywords = []string{
@@ -299,4 +299,4 @@ var keywords = []string{
 	"return", "try", "while", "with", "yield",
 }
 
-func isName(s string) bool { return name.MatchString(s) && !slices.Contains(keywords, s) }
+func isName(s string) bool { return validName.MatchString(s) && !slices.Contains(keywords, s) }
