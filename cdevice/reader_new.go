@@ -21,7 +21,7 @@ import (
 // NewRecordReader makes a reader of an iterator over batches that have the schema and are on devices
 // of type t: a function that yields them, or All of another reader. The iterator keeps its references
 // to the batches, and may release each when its yield returns. The stream ends with the iterator, or
-// with the first error that it yields (io.EOF is the end, as for [NewRecordReaderFunc]).
+// with the first error that it yields (io.EOF without a batch is the end, as for [NewRecordReaderFunc]).
 //
 // The iterator runs on a goroutine of its own, and only while a batch is being read. A release before
 // the end makes its yield return false, and waits until the iterator has returned. A panic in it is an
@@ -52,6 +52,9 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 // was cut off ("read batch 7: EOF"), and the batches before it must not pass for all. So it is with
 // every source. The reader's error has the same text, and wraps io.ErrUnexpectedEOF in place of
 // io.EOF: functions of arrow-go, such as arrio.Copy, take any error that wraps io.EOF for the end.
+//
+// A batch that next returns together with an error is released. Beside io.EOF it is an error that wraps
+// arrow.ErrInvalid: the last batch is returned without an error, and io.EOF by the call after that.
 //
 // The result is owned by the caller.
 func NewRecordReaderFunc(ctx context.Context, schema *arrow.Schema, t device.Type, next func(context.Context) (*RecordBatch, error), stop func()) (*RecordReader, error) {

@@ -1,5 +1,12 @@
 package items
 
+import (
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
 // Source produces the items of a reader.
 type Source[T any] interface {
 	// Next returns the next item, owned by the caller, or an error: io.EOF at the end. It is called
@@ -34,6 +41,15 @@ func (p *Result[T]) Drop() {
 	}
 }
 
+// noItemAtEnd turns io.EOF beside an item into an error: the stream must not end without that item.
+func noItemAtEnd[T Counted](item T, err error) error {
+	var none T
+	if err == io.EOF && item != none {
+		return fmt.Errorf("cdevice: read: the source returned an item with io.EOF: %w", arrow.ErrInvalid)
+	}
+	return err
+}
+
 // drop releases an item that was not delivered. A panic there is reported to bridge.OnPanic.
 func drop[T Counted](item T) {
 	defer tellPanic()
@@ -60,7 +76,7 @@ func (f *Function[T]) Next() (T, error) {
 		}
 	}()
 	if err != nil {
-		return none, err
+		return none, noItemAtEnd(item, err)
 	}
 	if f.Check != nil {
 		if err := f.Check(item); err != nil {

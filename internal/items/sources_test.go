@@ -27,6 +27,7 @@ func TestFunction(t *testing.T) {
 		want  string
 	}{
 		"an item beside an error": {errSource, nil, "the source is on fire"},
+		"an item beside io.EOF":   {io.EOF, nil, "cdevice: read: the source returned an item with io.EOF: invalid"},
 		"an item that is refused": {nil, func(*number) error { return errUnfit }, "the item does not fit"},
 		"a panic of the check":    {nil, func(*number) error { panic("compared") }, "cdevice: panic: compared"},
 	} {
@@ -87,7 +88,12 @@ func TestEndsOfASequence(t *testing.T) {
 	}{
 		"returns":       {func(*fixture, func(*number, error) bool) {}, "", 0},
 		"yields io.EOF": {func(_ *fixture, yield func(*number, error) bool) { yield(nil, io.EOF) }, "", 0},
-		"panics":        {func(*fixture, func(*number, error) bool) { panic("in the iterator") }, "cdevice: panic: in the iterator", 0},
+		"yields an item with io.EOF": {func(f *fixture, yield func(*number, error) bool) {
+			item := f.item(1)
+			defer item.Release()
+			yield(item, io.EOF)
+		}, "cdevice: read: the source returned an item with io.EOF: invalid", 0},
+		"panics": {func(*fixture, func(*number, error) bool) { panic("in the iterator") }, "cdevice: panic: in the iterator", 0},
 		"ends its goroutine": {
 			func(*fixture, func(*number, error) bool) { runtime.Goexit() },
 			"cdevice: the code that makes the items of the stream ended its goroutine", 0,
