@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
@@ -88,6 +89,13 @@ func (f *fixture) item(n int) *number {
 	return item
 }
 
+// released is an item without a reference.
+func (f *fixture) released() *number {
+	item := f.item(0)
+	item.Release()
+	return item
+}
+
 // reader makes a reader of a source.
 func (f *fixture) reader(s items.Source[*number]) *reader {
 	r := &reader{
@@ -101,9 +109,11 @@ func (f *fixture) reader(s items.Source[*number]) *reader {
 // unfit is a number whose check panics.
 const unfit = -2
 
-// fits refuses negative numbers.
+// fits refuses released and negative numbers.
 func fits(n *number) error {
 	switch {
+	case !n.refs.Alive():
+		return fielderr.Released("number")
 	case n.value == unfit:
 		panic("compared")
 	case n.value < 0:

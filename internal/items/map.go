@@ -38,7 +38,7 @@ func (r *Reader[T]) Apply(item T, f func(T) (T, error)) (T, error) {
 		if !taken || made != item {
 			drop(item)
 		}
-		if !taken && made != item && made != none {
+		if !taken && made != item && made != none && r.Count(made).Alive() { // f may have released it
 			drop(made)
 		}
 	}()

@@ -1,10 +1,13 @@
 package items
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // Source produces the items of a reader.
@@ -80,6 +83,7 @@ func (f *Function[T]) Next() (T, error) {
 	}
 	if f.Check != nil {
 		if err := f.Check(item); err != nil {
+			done = errors.Is(err, fielderr.ErrReleased) // there is no reference to drop
 			return none, err
 		}
 	}

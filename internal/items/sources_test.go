@@ -21,19 +21,22 @@ func iterator(seq func(yield func(*number, error) bool)) *items.Sequence[*number
 // A function's items are checked. One that does not fit, or comes with an error or a panic of the check, is
 // released.
 func TestFunction(t *testing.T) {
+	one := func(f *fixture) *number { return f.item(1) }
 	for name, row := range map[string]struct {
+		item  func(f *fixture) *number
 		err   error // beside the item
 		check func(*number) error
 		want  string
 	}{
-		"an item beside an error": {errSource, nil, "the source is on fire"},
-		"an item beside io.EOF":   {io.EOF, nil, "cdevice: read: the source returned an item with io.EOF: invalid"},
-		"an item that is refused": {nil, func(*number) error { return errUnfit }, "the item does not fit"},
-		"a panic of the check":    {nil, func(*number) error { panic("compared") }, "cdevice: panic: compared"},
+		"an item beside an error": {one, errSource, nil, "the source is on fire"},
+		"an item beside io.EOF":   {one, io.EOF, nil, "cdevice: read: the source returned an item with io.EOF: invalid"},
+		"an item that is refused": {one, nil, func(*number) error { return errUnfit }, "the item does not fit"},
+		"a panic of the check":    {one, nil, func(*number) error { panic("compared") }, "cdevice: panic: compared"},
+		"a released item":         {(*fixture).released, nil, fits, "cdevice: read: number: invalid: already released"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := begin(t)
-			r := f.reader(&items.Function[*number]{Ask: func() (*number, error) { return f.item(1), row.err }, Check: row.check})
+			r := f.reader(&items.Function[*number]{Ask: func() (*number, error) { return row.item(f), row.err }, Check: row.check})
 			assert.False(t, r.Next())
 			assert.EqualError(t, r.Err(), row.want)
 			assert.Zero(t, f.live.Load())

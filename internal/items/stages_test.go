@@ -283,6 +283,13 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 			func(*fixture, *number) (*number, error) { runtime.Goexit(); return nil, nil },
 			"cdevice: the code that makes the items of the stream ended its goroutine", nil,
 		},
+		"a released item": {
+			func(f *fixture, _ *number) (*number, error) { return f.released(), nil },
+			"cdevice: read: number: invalid: already released", fielderr.ErrReleased,
+		},
+		"a released item beside an error": {
+			func(f *fixture, _ *number) (*number, error) { return f.released(), errSource }, "the source is on fire", errSource,
+		},
 		"its argument after a Release": {
 			func(_ *fixture, n *number) (*number, error) { n.Release(); return n, nil },
 			"cdevice: panic: cdevice: number: Release without a Retain: the reader owns it: invalid", arrow.ErrInvalid,
