@@ -95,6 +95,9 @@ type AsyncExport struct{ p *producer }
 // context.Canceled if the consumer called cancel, or one that wraps the code, as a syscall.Errno, that a
 // callback of the consumer returned. Batches may not be extracted yet.
 //
+// The error of a panic in the code that makes the batches has a method Stack() []byte, which returns the
+// stack. The consumer is told the text only.
+//
 // The end of ctx ends the wait with an error that wraps ctx's, but not the stream.
 func (e *AsyncExport) Wait(ctx context.Context) error {
 	if err := fielderr.CheckContext(fielderr.OpExport, ctx); err != nil {

@@ -91,7 +91,13 @@ func TestAsyncProducerErrors(t *testing.T) {
 				code, text := c.Error()
 				assert.Equal(t, row.code, syscall.Errno(code), text)
 				assert.Contains(t, text, row.text)
-				assert.ErrorContains(t, c.Wait(background), row.text)
+				why := c.Wait(background)
+				assert.ErrorContains(t, why, row.text)
+				if name == "a panic" {
+					var stacked interface{ Stack() []byte }
+					require.ErrorAs(t, why, &stacked)
+					assert.Contains(t, string(stacked.Stack()), "TestAsyncProducerErrors", "the stack of the source")
+				}
 			})
 		}
 	})

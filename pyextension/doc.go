@@ -74,7 +74,8 @@
 // (arrow.ErrType), NotImplementedError (arrow.ErrNotImplemented, device.ErrNotSupported),
 // IndexError, KeyError, FileNotFoundError, PermissionError, TimeoutError
 // (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic, also one in the code of a stream,
-// becomes arrowdevice.Panic, with the stack.
+// becomes arrowdevice.Panic, with the stack. One in the producer of a [cdevice.AsyncStream] becomes
+// arrowdevice.Error, since the stream has only its text; [cdevice.AsyncExport.Wait] returns the stack.
 //
 // Functions run on goroutines of their own, without Python's lock (GIL), and concurrently if several
 // Python threads call. Release callbacks of Python's memory, and Python code that is the source of a
