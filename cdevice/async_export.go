@@ -100,7 +100,7 @@ type AsyncExport struct{ p *producer }
 //
 // The end of ctx ends the wait with an error that wraps ctx's, but not the stream.
 func (e *AsyncExport) Wait(ctx context.Context) error {
-	if err := fielderr.CheckContext(fielderr.OpExport, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpWait, ctx); err != nil {
 		return err
 	}
 	if items.IsClosed(e.p.ended) {
@@ -110,7 +110,7 @@ func (e *AsyncExport) Wait(ctx context.Context) error {
 	case <-e.p.ended:
 		return e.p.why
 	case <-ctx.Done():
-		return fielderr.ContextError(ctx, fielderr.OpExport)
+		return fielderr.ContextError(ctx, fielderr.OpWait)
 	}
 }
 

@@ -181,12 +181,13 @@ func TestAsyncProducerEndsWhileItsSourceWaits(t *testing.T) {
 			r, asked := silent(t, twoColumns(t))
 			c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
 			<-asked
+			assert.EqualError(t, c.Wait(canceled), "cdevice: wait: context canceled", "it is not the end of the stream")
 			expires(t, c.Wait)
 			row.end(c.Consumer, cancel)
 			assert.ErrorIs(t, c.Wait(background), row.why)
 			assert.Equal(t, row.want, c.Events())
 			assert.ErrorIs(t, c.Wait(ctx), row.why, "even if ctx is done")
-			assert.ErrorContains(t, c.Wait(ctx), "cdevice: export: ")
+			assert.ErrorContains(t, c.Wait(ctx), "cdevice: export: ", "and not of Wait")
 		})
 	}
 }

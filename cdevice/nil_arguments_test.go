@@ -207,7 +207,7 @@ func (g *given) asyncRows() map[string]nilargs.Row {
 				return err
 			}
 			return stream.Wait(noCtx)
-		}, Want: nilCtx},
+		}, Want: "cdevice: wait: " + nilCtx},
 		"ExportAsync(r)":       {Call: func() error { return second(g.exportAsync(background, nil)) }, Want: "RecordReader = nil"},
 		"ExportAsync(handler)": {Call: func() error { return second(cdevice.ExportAsync(background, g.reader(), nil)) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}

@@ -20,6 +20,7 @@ const (
 	OpWithColumn = "with column"
 	OpColumn     = "column"
 	OpClose      = "close"
+	OpWait       = "wait"
 	OpCuDF       = "for cuDF"
 	OpFromCuDF   = "from cuDF"
 	OpValidate   = "validate"
