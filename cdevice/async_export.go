@@ -118,7 +118,7 @@ func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {
 	const name = "ArrowAsyncDeviceStreamHandler"
 	switch {
 	case h == nil:
-		return noOutput(name)
+		return fielderr.Invalid(fielderr.OpExport, name, "NULL", "a handler of a consumer")
 	case h.Release == 0:
 		return fielderr.New(fielderr.OpExport, name+".release", "NULL", nil, ErrReleased)
 	case h.OnSchema == 0:
