@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
@@ -36,8 +37,9 @@ import (
 // of the process: calls of request and cancel after release do nothing.
 //
 // It takes ownership of *handler, even if it returns an error: if ctx, r or handler is nil, r is
-// released, or the handler is released or lacks a callback. The handler is then only released. A handler
-// that another ExportAsync was given stays that stream's: the second call is an error, and changes nothing.
+// released, or the handler is released or lacks a callback. Before it returns, it then calls on_error with
+// the error, unless a callback is lacking, and release. A handler that another ExportAsync was given stays
+// that stream's: the second call is an error, and changes nothing.
 // *handler must not move before it is released. The stream holds a reference to r. The caller keeps its
 // own; each batch goes either to the stream or to a caller that reads r. If r is waiting for a batch when
 // the stream ends, the stream drops its reference when that wait ends. The wait ends at once if there
@@ -56,8 +58,7 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 		return nil, fielderr.Invalid(fielderr.OpExport, "ArrowAsyncDeviceStreamHandler", "in use", "a handler that no other stream has")
 	}
 	if err := checkExportAsync(ctx, r); err != nil {
-		exporting.Delete(handler)
-		ReleaseStruct(handler)
+		refuseExport(r, handler, err)
 		return nil, err
 	}
 	p := &producer{
@@ -85,6 +86,15 @@ func checkExportAsync(ctx context.Context, r *RecordReader) error {
 		return exportReleased("RecordReader")
 	}
 	return nil
+}
+
+// refuseExport tells the handler the error of a stream that does not begin, and releases it.
+func refuseExport(r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, err error) {
+	p := &producer{reader: r, handler: handler, ended: make(chan struct{})}
+	p.finish(err)
+	if p.c != nil {
+		bridge.EndProducer(p.c)
+	}
 }
 
 // AsyncExport is a stream of [ExportAsync].

@@ -115,20 +115,14 @@ func TestAsyncProducerErrors(t *testing.T) {
 	t.Run("a handler that cannot be told", func(t *testing.T) {
 		settles(t)
 		r := repeated(t, twoColumns(t), 1)
-		gone := asked(t, nil)
-		gone.Release()
-		for want, row := range map[string]struct {
-			r      *cdevice.RecordReader
-			change func(*cdevice.CArrowAsyncDeviceStreamHandler)
-		}{
-			"ArrowAsyncDeviceStreamHandler.on_schema = NULL":    {r, func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnSchema = 0 }},
-			"ArrowAsyncDeviceStreamHandler.on_next_task = NULL": {r, func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnNextTask = 0 }},
-			"ArrowAsyncDeviceStreamHandler.on_error = NULL":     {r, func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnError = 0 }},
-			"RecordReader: invalid: already released":           {gone, func(*cdevice.CArrowAsyncDeviceStreamHandler) {}},
+		for want, change := range map[string]func(*cdevice.CArrowAsyncDeviceStreamHandler){
+			"ArrowAsyncDeviceStreamHandler.on_schema = NULL":    func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnSchema = 0 },
+			"ArrowAsyncDeviceStreamHandler.on_next_task = NULL": func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnNextTask = 0 },
+			"ArrowAsyncDeviceStreamHandler.on_error = NULL":     func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnError = 0 },
 		} {
 			c := cpeer.NewConsumer(cpeer.Behaviour{})
-			row.change(publicHandler(c))
-			_, err := cdevice.ExportAsync(background, row.r, publicHandler(c))
+			change(publicHandler(c))
+			_, err := cdevice.ExportAsync(background, r, publicHandler(c))
 			assert.ErrorContains(t, err, want)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events(), "it owns the handler all the same")
@@ -136,6 +130,39 @@ func TestAsyncProducerErrors(t *testing.T) {
 		}
 		_, err := cdevice.ExportAsync(background, r, new(cdevice.CArrowAsyncDeviceStreamHandler))
 		assert.ErrorIs(t, err, cdevice.ErrReleased)
+	})
+	// The consumer learns why there is no stream, before ExportAsync returns.
+	t.Run("arguments that are refused", func(t *testing.T) {
+		settles(t)
+		gone := asked(t, nil)
+		gone.Release()
+		for want, row := range map[string]struct {
+			ctx context.Context
+			r   *cdevice.RecordReader
+		}{
+			"RecordReader: invalid: already released": {background, gone},
+			"RecordReader = nil, want a reader":       {background, nil},
+			nilCtx:                                    {noCtx, repeated(t, twoColumns(t), 1)},
+		} {
+			c := cpeer.NewConsumer(cpeer.Behaviour{})
+			_, err := cdevice.ExportAsync(row.ctx, row.r, publicHandler(c))
+			assert.ErrorContains(t, err, want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events())
+			assert.NotZero(t, c.Handler().Producer, "there is one before anything is called but release")
+			code, text := c.Error()
+			assert.Equal(t, int(syscall.EINVAL), code)
+			assert.EqualError(t, err, text)
+			c.Free()
+
+			h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+			s := importAsync(t, background, h, 0)
+			_, err = cdevice.ExportAsync(row.ctx, row.r, h)
+			assert.Error(t, err)
+			_, err = s.Reader(background)
+			assert.ErrorContains(t, err, want)
+			s.close()
+		}
 	})
 	// The second stream to a handler is an error that the first one does not notice.
 	t.Run("a handler in use", func(t *testing.T) {

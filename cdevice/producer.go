@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
@@ -247,7 +248,11 @@ func (p *producer) begin() error {
 
 // populate makes the handler's producer. It returns false if there is no memory.
 func (p *producer) populate(metadata []byte) bool {
-	p.c = bridge.NewProducer(p, int32(p.reader.DeviceType()), metadata)
+	t := device.CPU
+	if p.reader != nil { // nil is an error that the handler is told
+		t = p.reader.DeviceType()
+	}
+	p.c = bridge.NewProducer(p, int32(t), metadata)
 	p.handler.Producer = uintptr(unsafe.Pointer(p.c))
 	return p.c != nil
 }
