@@ -51,6 +51,8 @@ func TestAsyncProducerErrors(t *testing.T) {
 		exits, err := cdevice.WrapRecordReader(exiting{}, device.CPUDevice())
 		require.NoError(t, err)
 		t.Cleanup(exits.Release)
+		shut := repeated(t, rec, 1)
+		closes(t, shut)
 		unknown := arrow.NewSchema([]arrow.Field{{Name: "\x00", Type: arrow.PrimitiveTypes.Int8}}, nil)
 
 		for name, row := range map[string]struct {
@@ -66,6 +68,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
 			"a reader that ends its caller": {r: exits, tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
 			"an ended context":              {ctx: canceled, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
+			"a closed reader":               {r: shut, tasks: 0, code: syscall.ECANCELED, text: "closed"},
 			"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 			"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},
 			"too much metadata": {r: repeated(t, rec, 1).WithMetadata(arrow.NewMetadata(huge, huge)),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
 // FieldError reports that a field of a C struct, or of the Go value that one is made of, does not
@@ -96,6 +97,7 @@ var errnos = []struct {
 }{
 	{context.Canceled, syscall.ECANCELED},
 	{context.DeadlineExceeded, syscall.ETIMEDOUT},
+	{items.ErrClosed, syscall.ECANCELED}, // before arrow.ErrInvalid, which it wraps
 	{device.ErrNotSupported, syscall.ENOTSUP},
 	{arrow.ErrNotImplemented, syscall.ENOSYS},
 	{arrow.ErrInvalid, syscall.EINVAL},

@@ -134,8 +134,8 @@ func (r *RecordReader) Release() { r.r.Release() }
 // Batches that were read stay valid, and so does the batch of RecordBatch, until the next call of Next
 // or the last Release.
 //
-// Afterwards, Next returns false, and Err, All and the consumers of exported streams get an error that
-// wraps [ErrReleased], unless the stream had ended before.
+// Afterwards, Next returns false, Err and All return an error that wraps [ErrReleased], and the consumers
+// of exported streams get ECANCELED, unless the stream had ended before.
 //
 // The end of ctx ends the wait with an error that wraps ctx's, but not the closing: another Close waits
 // for the rest. Close may be called more than once, on any goroutine, and after Release; it does not

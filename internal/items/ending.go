@@ -97,9 +97,10 @@ func (e *ending) cancelDerived() {
 }
 
 // ClosedReader returns the error of a reader that was closed.
-func ClosedReader() error { return fielderr.New(fielderr.OpRead, "reader", nil, nil, errClosed) }
+func ClosedReader() error { return fielderr.New(fielderr.OpRead, "reader", nil, nil, ErrClosed) }
 
-var errClosed = fmt.Errorf("closed: %w", fielderr.ErrReleased)
+// ErrClosed is wrapped by the error of a reader that was closed.
+var ErrClosed = fmt.Errorf("closed: %w", fielderr.ErrReleased)
 
 // IsClosed reports whether c was closed. No value is ever sent on c.
 func IsClosed(c <-chan struct{}) bool {

@@ -275,7 +275,7 @@ func closes(t testing.TB, r *reader) {
 // isClosed asserts that a reader ends with the error of one that was closed, and waits for nothing.
 func isClosed(t testing.TB, r *reader) {
 	t.Helper()
-	assert.ErrorIs(t, r.Err(), items.ClosedReader().(interface{ Unwrap() error }).Unwrap(), "before it is asked")
+	assert.ErrorIs(t, r.Err(), items.ErrClosed, "before it is asked")
 	within.Seconds(t, "the end of a closed reader", func() error {
 		assert.False(t, r.Next())
 		_, err := drain(r)
