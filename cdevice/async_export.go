@@ -21,8 +21,9 @@ import (
 //   - on_schema once, and first, unless r failed before its schema was known.
 //   - on_next_task for each batch, never more often than the consumer has requested batches. One
 //     batch is taken from r before it is requested, so that the end is reported as soon as it is
-//     known. A task may be extracted on any thread, at any time, even after release, unless
-//     on_next_task returned an error for it.
+//     known. The ArrowAsyncTask struct is valid only during on_next_task: the consumer copies it. The
+//     copy may be extracted on any thread, at any time, even after release, unless on_next_task
+//     returned an error for it.
 //   - on_next_task with NULL at the end of r, or on_error: for an error of r, a panic in the code
 //     that makes the batches, a request for fewer than one batch, a task that could not be
 //     extracted for lack of memory, or the end of ctx (ECANCELED or ETIMEDOUT). on_error may then

@@ -108,6 +108,7 @@ struct ArrowDeviceArrayStream {
 #ifndef ARROW_C_ASYNC_STREAM_INTERFACE
 #define ARROW_C_ASYNC_STREAM_INTERFACE
 
+/* Valid only during on_next_task: a consumer that extracts later copies the struct. */
 struct ArrowAsyncTask {
   int (*extract_data)(struct ArrowAsyncTask* self, struct ArrowDeviceArray* out);
   void* private_data;
