@@ -60,7 +60,7 @@ type AsyncStream struct {
 //   - extract_data of a task is called exactly once, by the goroutine that reads the batch, or with
 //     NULL if the batch is dropped.
 //   - cancel is called at most once, if the stream ends on this side: by the last Release of the
-//     reader, Close, the end of ctx, or a batch that is malformed.
+//     reader, Close, the end of ctx, or a batch that is malformed or could not be extracted.
 //   - request and cancel are called by one goroutine at a time, never inside on_error and release,
 //     and not after the producer has reported the end or an error.
 //

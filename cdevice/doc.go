@@ -149,17 +149,26 @@
 //
 //   - on_schema, on_next_task, on_error, release: one goroutine of ExportAsync; any thread of another producer.
 //   - request, of ImportAsync: in on_schema, then goroutines, one at a time.
-//   - cancel, of ImportAsync: a goroutine, started by Close, the last Release or the end of ctx.
+//   - cancel, of ImportAsync: a goroutine, started by Close, the last Release, the end of ctx or a batch that failed.
 //   - extract_data, of ImportAsync: the goroutine that reads the batch.
 //
 // The end of a stream, the last callbacks, the error of the reader of ImportAsync, and that of Wait after ExportAsync:
 //
 //   - The source ends: on_next_task with NULL, release; no error; nil.
-//   - The source fails: on_error, release; a ProducerError; the source's error.
-//   - The context of ExportAsync ends: on_error, release; a ProducerError with ECANCELED; the context's error.
+//   - The source fails, or a batch that ExportAsync delivered cannot be exported: on_error, release; a
+//     ProducerError; the error of the source or of the export.
+//   - The context of ExportAsync ends: on_error, release; a ProducerError with ECANCELED, or ETIMEDOUT after a
+//     deadline; the context's error.
+//   - A batch is malformed, or a task of another producer fails without on_error: release, after cancel; a
+//     FieldError or ProducerError; an error that wraps context.Canceled.
 //   - The consumer closes the stream, or its context ends: release, after cancel; [ErrReleased], or the context's
 //     error; an error that wraps context.Canceled.
+//   - The same before on_schema: on_schema returns ECANCELED, release, no cancel; the same errors.
+//   - A callback of another consumer returns an errno: release; Wait's error wraps it.
+//   - Another consumer requests fewer than one batch: on_error with EINVAL, release; Wait's error wraps
+//     arrow.ErrInvalid.
 //   - Another producer releases the handler before the end: io.ErrUnexpectedEOF.
+//   - ExportAsync refuses ctx or r: on_error, release; a ProducerError.
 //
 // # Ownership
 //
