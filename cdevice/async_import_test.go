@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Each test here is a rule for consumers: ours faces a producer written in C, whose calls
@@ -88,6 +89,7 @@ func TestAsyncStreamRequests(t *testing.T) {
 		n, err := p.all() // where the first loop was left
 		require.NoError(t, err)
 		assert.Equal(t, 3, n)
+		within.Eventually(t, "goroutines that request end", func() bool { return cdevice.ReadStats().Goroutines == 0 })
 		assert.EqualValues(t, 5, p.Calls().Requested, "nothing is requested after the end")
 		p.Release()
 		assert.Zero(t, p.Calls().Cancels)

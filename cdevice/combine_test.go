@@ -215,7 +215,7 @@ func TestMapToResultsThatDoNotFit(t *testing.T) {
 	checkLeaks(t)
 	other := arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String}}, nil)
 	for want, f := range map[string]func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error){
-		"RecordBatch.schema":   func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, nil },
+		"Column(0).type":       func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, nil },
 		"nil without an error": func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return nil, nil },
 		"no more paper":        func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { panic("no more paper") },
 		"Map returned: EOF":    func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return nil, io.EOF },

@@ -240,8 +240,10 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 		return nothing("batch")
 	case !b.refs.Alive():
 		return fielderr.Released("RecordBatch")
-	case !sameSchema(b.schema, schema) && !sameTypes(b.schema, schema):
-		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
+	case !sameSchema(b.schema, schema):
+		if err := sameTypes(b.schema, schema); err != nil {
+			return err
+		}
 	}
 	return checkType(b.location, t)
 }

@@ -144,18 +144,18 @@ func checkNew(schema bool, name string, source bool, t device.Type) error {
 	return nil
 }
 
-// sameTypes reports whether two schemas have the same types. Names and metadata may differ: those
-// of the stream apply.
-func sameTypes(a, b *arrow.Schema) bool {
-	if a.NumFields() != b.NumFields() {
-		return false
+// sameTypes returns an error that names the first difference of the types of a batch and of its stream. Names and
+// metadata may differ: those of the stream apply.
+func sameTypes(batch, stream *arrow.Schema) error {
+	if batch.NumFields() != stream.NumFields() {
+		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.NumCols", batch.NumFields(), fmt.Sprintf("%d, the stream's", stream.NumFields()))
 	}
-	for i := range a.NumFields() {
-		if !arrow.TypeEqual(a.Field(i).Type, b.Field(i).Type) {
-			return false
+	for i := range batch.NumFields() {
+		if got, want := batch.Field(i).Type, stream.Field(i).Type; !arrow.TypeEqual(got, want) {
+			return fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("RecordBatch.Column(%d).type", i), got, fmt.Sprintf("the stream's: %s", fielderr.Type(want)))
 		}
 	}
-	return true
+	return nil
 }
 
 // WrapRecordReader makes a reader of an arrow-go reader, without copying. dev is the device whose
