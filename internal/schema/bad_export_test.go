@@ -1,15 +1,14 @@
 package schema
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/endian"
-
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // panicking is a type that is not arrow-go's and does as it likes.
@@ -76,23 +75,8 @@ func TestExportOfWhatCannotBeExpressed(t *testing.T) {
 			noLeak(t)
 			out := garbage()
 			err := Export(c.field, out)
-			if err == nil {
-				bridge.CallSchemaRelease(out)
-				t.Fatal("no error")
-			}
-			if !matches(err, "export", c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-			kind := arrow.ErrInvalid
-			if strings.HasSuffix(c.want, "not implemented") {
-				kind = arrow.ErrNotImplemented
-			}
-			if !errors.Is(err, kind) {
-				t.Errorf("errors.Is(%v, %v) is false", err, kind)
-			}
-			if *out != *garbage() {
-				t.Error("*out was written although the export failed")
-			}
+			checkError(t, err, "export", c.want)
+			assert.Equal(t, garbage(), out, "*out was written although the export failed")
 		})
 	}
 }
@@ -109,21 +93,15 @@ func TestExportSchemaOfWhatCannotBeExpressed(t *testing.T) {
 			[]arrow.Field{{Type: (*arrow.ListType)(nil)}}, nil),
 	} {
 		out := garbage()
-		if err := ExportSchema(s, out); err == nil || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
-		if *out != *garbage() {
-			t.Error("*out was written although the export failed")
-		}
+		assert.EqualError(t, ExportSchema(s, out), want)
+		assert.Equal(t, garbage(), out, "*out was written although the export failed")
 	}
 }
 
 func TestExportToNothing(t *testing.T) {
 	noLeak(t)
 	want := `cdevice: export: ArrowSchema = NULL, want memory for a struct: invalid`
-	if err := Export(leafBase, nil); err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	assert.EqualError(t, Export(leafBase, nil), want)
 }
 
 func TestDepthLimitIsTheSameBothWays(t *testing.T) {
@@ -134,14 +112,8 @@ func TestDepthLimitIsTheSameBothWays(t *testing.T) {
 	}
 	f := arrow.Field{Type: dt}
 	back, err := Import(mustExport(t, f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sameField(f, back); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.NoError(t, sameField(f, back))
 	want := `cdevice: export: ArrowSchema` + strings.Repeat(".children[0]", 65) + `, want at most 64 levels below the root: invalid`
-	if err := Export(arrow.Field{Type: arrow.ListOf(dt)}, garbage()); err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	assert.EqualError(t, Export(arrow.Field{Type: arrow.ListOf(dt)}, garbage()), want)
 }

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -231,13 +232,20 @@ func shareChildren(s *abi.ArrowSchema) {
 	s.Children = below.Children
 }
 
-// matches compares the text of an error with that of a table. One that begins
-// with three dots is only the end of the text.
-func matches(err error, op, want string) bool {
-	if tail, ok := strings.CutPrefix(want, "..."); ok {
-		return strings.HasSuffix(err.Error(), tail)
+// checkError compares an error with the text of a table, of which three dots at the beginning stand for any beginning.
+// The end of the text is the kind of the error.
+func checkError(t *testing.T, err error, op, want string) {
+	t.Helper()
+	kind := arrow.ErrInvalid
+	if strings.HasSuffix(want, "not implemented") {
+		kind = arrow.ErrNotImplemented
 	}
-	return err.Error() == "cdevice: "+op+": ArrowSchema"+want
+	require.ErrorIs(t, err, kind)
+	if tail, ok := strings.CutPrefix(want, "..."); ok {
+		assert.True(t, strings.HasSuffix(err.Error(), tail), "got  %v\nwant %s", err, want)
+	} else {
+		assert.EqualError(t, err, "cdevice: "+op+": ArrowSchema"+want)
+	}
 }
 
 func TestBadInput(t *testing.T) {
@@ -248,30 +256,14 @@ func TestBadInput(t *testing.T) {
 			was := take(s)
 			c.corrupt(s)
 			calls := countReleases(t, func(got *abi.ArrowSchema) {
-				if got != s {
-					t.Error("release of a struct that is not the root")
-				}
+				assert.Same(t, s, got, "the root is released")
 				scribble(s)
 				was.restore()
 				bridge.CallSchemaRelease(s)
 			})
 			_, err := Import(s)
-			if *calls != 1 {
-				t.Errorf("%d calls of release, want 1", *calls)
-			}
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if !matches(err, "import", c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-			kind := arrow.ErrInvalid
-			if strings.HasSuffix(c.want, "not implemented") {
-				kind = arrow.ErrNotImplemented
-			}
-			if !errors.Is(err, kind) {
-				t.Errorf("errors.Is(%v, %v) is false", err, kind)
-			}
+			assert.Equal(t, 1, *calls, "calls of release")
+			checkError(t, err, "import", c.want)
 		})
 	}
 }
@@ -309,12 +301,9 @@ func TestImportSchemaOfSomethingElse(t *testing.T) {
 			c.corrupt(s)
 			calls := countReleases(t, func(s *abi.ArrowSchema) { was.restore(); bridge.CallSchemaRelease(s) })
 			got, err := ImportSchema(s)
-			if err == nil || got != nil || *calls != 1 {
-				t.Fatalf("schema %v, error %v, %d calls of release", got, err, *calls)
-			}
-			if !matches(err, "import", c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
+			checkError(t, err, "import", c.want)
+			assert.Nil(t, got)
+			assert.Equal(t, 1, *calls, "calls of release")
 		})
 	}
 }

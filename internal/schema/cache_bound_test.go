@@ -74,22 +74,14 @@ func TestCachesFromManyGoroutines(t *testing.T) {
 			for i := range 600 {
 				k := (i*(g+1) + g) % len(schemas)
 				s := new(abi.ArrowSchema)
-				if err := ExportSchema(schemas[k], s); err != nil {
-					t.Error(err)
+				if !assert.NoError(t, ExportSchema(schemas[k], s)) {
 					return
 				}
 				got, err := ImportSchema(s)
-				if err != nil {
-					t.Error(err)
+				if !assert.NoError(t, err) || !assert.NoError(t, ExportSchema(got, s)) {
 					return
 				}
-				if err := ExportSchema(got, s); err != nil {
-					t.Error(err)
-					return
-				}
-				if again := render(s); again != want[k] {
-					t.Errorf("got %s\nwant %s", again, want[k])
-				}
+				assert.Equal(t, want[k], render(s))
 				bridge.CallSchemaRelease(s)
 			}
 		})

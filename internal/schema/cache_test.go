@@ -98,9 +98,7 @@ func TestRepeatedSchemasCostNothing(t *testing.T) {
 	emptyCaches(t)
 	s, out := table("first"), new(abi.ArrowSchema)
 	export := func() {
-		if err := ExportSchema(s, out); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ExportSchema(s, out))
 	}
 	for range 3 {
 		export()

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // testType is an extension type over any storage, which Deserialize rebuilds as
@@ -81,13 +82,9 @@ func TestDeserializeThatFailsIsAnErrorThatNamesTheType(t *testing.T) {
 			noLeak(t)
 			ext := extension(name, "", arrow.PrimitiveTypes.Int32)
 			_, err := Import(mustExport(t, arrow.Field{Name: "x", Type: arrow.ListOf(ext)}))
-			if !errors.Is(err, arrow.ErrInvalid) {
-				t.Fatalf("error = %v, want one that is arrow.ErrInvalid", err)
-			}
-			text := fmt.Sprintf(`cdevice: import: ArrowSchema.children[0].metadata["ARROW:extension:name"] = %q: invalid: extension type: %s`, name, want)
-			if err.Error() != text {
-				t.Errorf("got  %v\nwant %v", err, text)
-			}
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.EqualError(t, err, fmt.Sprintf(
+				`cdevice: import: ArrowSchema.children[0].metadata["ARROW:extension:name"] = %q: invalid: extension type: %s`, name, want))
 		})
 	}
 }
@@ -96,34 +93,22 @@ func TestDeserializeMayRenameFields(t *testing.T) {
 	noLeak(t)
 	ext := extension("test.renames", "", arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int8, Nullable: true}))
 	f, err := Import(mustExport(t, arrow.Field{Type: ext}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := f.Type.String(); !strings.Contains(s, "canonical") {
-		t.Errorf("type %v", s)
-	}
+	require.NoError(t, err)
+	assert.Contains(t, f.Type.String(), "canonical")
 }
 
 func TestUnregisteredExtensionKeepsStorageAndKeys(t *testing.T) {
 	noLeak(t)
 	ext := extension("test.unregistered", "{}", arrow.ListOf(arrow.PrimitiveTypes.Int8))
 	f, err := Import(mustExport(t, arrow.Field{Name: "x", Type: ext, Metadata: metadata("a", "b")}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := arrow.Field{Name: "x", Type: ext.Storage, Metadata: metadata(
 		"a", "b", "ARROW:extension:name", "test.unregistered", "ARROW:extension:metadata", "{}")}
-	if err := sameField(want, f); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sameField(want, f))
 	// What came as an unknown extension leaves as the same one.
 	again, err := Import(mustExport(t, f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sameField(want, again); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.NoError(t, sameField(want, again))
 }
 
 func TestExtensionKeysOfTheTypeReplaceThoseOfTheField(t *testing.T) {
@@ -131,16 +116,10 @@ func TestExtensionKeysOfTheTypeReplaceThoseOfTheField(t *testing.T) {
 	ext := extension("test.any", "new", arrow.PrimitiveTypes.Int8)
 	stale := metadata("ARROW:extension:metadata", "old", "a", "1", "ARROW:extension:name", "other", "a", "2")
 	s := mustExport(t, arrow.Field{Name: "x", Type: ext, Metadata: stale})
-	if got, want := render(s), "x:c [a=1 a=2 ARROW:extension:name=test.any ARROW:extension:metadata=new]"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Equal(t, "x:c [a=1 a=2 ARROW:extension:name=test.any ARROW:extension:metadata=new]", render(s))
 	f, err := Import(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sameField(arrow.Field{Name: "x", Type: ext, Metadata: metadata("a", "1", "a", "2")}, f); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.NoError(t, sameField(arrow.Field{Name: "x", Type: ext, Metadata: metadata("a", "1", "a", "2")}, f))
 }
 
 func TestExtensionWithoutMetadataKey(t *testing.T) {
@@ -148,11 +127,7 @@ func TestExtensionWithoutMetadataKey(t *testing.T) {
 	f, err := Import(mustExport(t, arrow.Field{
 		Type: arrow.PrimitiveTypes.Int8, Metadata: metadata("ARROW:extension:name", "test.any"),
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := arrow.Field{Type: extension("test.any", "", arrow.PrimitiveTypes.Int8)}
-	if err := sameField(want, f); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sameField(want, f))
 }

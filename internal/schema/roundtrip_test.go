@@ -1,12 +1,13 @@
 package schema
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -174,9 +175,7 @@ func TestEveryTypeIsSpelledAsTheSpecificationSays(t *testing.T) {
 			noLeak(t)
 			s := mustExport(t, arrow.Field{Name: "x", Type: c.dt})
 			defer bridge.CallSchemaRelease(s)
-			if got, want := render(s), extensionKeys.Replace(c.want); got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
-			}
+			assert.Equal(t, extensionKeys.Replace(c.want), render(s))
 			for s := range take(s) {
 				if uintptr(unsafe.Pointer(s))%8 != 0 || s.Children%8 != 0 || s.Metadata%4 != 0 {
 					t.Errorf("not aligned: %+v", s)
@@ -196,15 +195,9 @@ func TestEveryTypeSurvivesTheRoundTrip(t *testing.T) {
 				noLeak(t)
 				s := mustExport(t, f)
 				back, err := Import(s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := sameField(f, back); err != nil {
-					t.Error(err)
-				}
-				if s.Release != 0 {
-					t.Error("the struct is not released")
-				}
+				require.NoError(t, err)
+				assert.NoError(t, sameField(f, back))
+				assert.Zero(t, s.Release)
 			})
 		}
 	}
@@ -228,23 +221,13 @@ func TestSchemaSurvivesTheRoundTrip(t *testing.T) {
 			noLeak(t)
 			want := arrow.NewSchema(c.fields, &c.md)
 			s := garbage()
-			if err := ExportSchema(want, s); err != nil {
-				t.Fatal(err)
-			}
-			if s.Flags != 0 || abi.String(s.Name) != "" || s.Name == 0 || abi.String(s.Format) != "+s" {
-				t.Errorf("root is %s", render(s))
-			}
+			require.NoError(t, ExportSchema(want, s))
+			assert.True(t, s.Flags == 0 && s.Name != 0 && abi.String(s.Name) == "" && abi.String(s.Format) == "+s", render(s))
 			got, err := ImportSchema(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sameField(arrow.Field{Type: arrow.StructOf(want.Fields()...), Metadata: want.Metadata()},
-				arrow.Field{Type: arrow.StructOf(got.Fields()...), Metadata: got.Metadata()}); err != nil {
-				t.Error(err)
-			}
-			if !got.Equal(want) {
-				t.Errorf("got %v\nwant %v", got, want)
-			}
+			require.NoError(t, err)
+			assert.NoError(t, sameField(arrow.Field{Type: arrow.StructOf(want.Fields()...), Metadata: want.Metadata()},
+				arrow.Field{Type: arrow.StructOf(got.Fields()...), Metadata: got.Metadata()}))
+			assert.True(t, got.Equal(want), "got %v\nwant %v", got, want)
 		})
 	}
 }
@@ -269,12 +252,8 @@ func TestDefaultsOfTheSpecification(t *testing.T) {
 				c.change(s)
 			}
 			got, err := Import(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sameField(c.want, got); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, err)
+			assert.NoError(t, sameField(c.want, got))
 		})
 	}
 }
@@ -287,15 +266,11 @@ func TestNamesThatAMapDoesNotKeep(t *testing.T) {
 	child(entries, 0).Name, child(entries, 0).Flags = cString("keys"), abi.FlagNullable
 	child(entries, 1).Name, child(entries, 1).Flags = cString("values"), 0
 	f, err := Import(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := arrow.Field{Name: "x", Type: sortedMap(arrow.MapOfFields(
 		arrow.Field{Type: arrow.BinaryTypes.String}, arrow.Field{Type: arrow.PrimitiveTypes.Int8},
 	))}
-	if err := sameField(want, f); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, sameField(want, f))
 }
 
 // A map of arrow.MapOf comes back the same to the last bit, for the types that arrow-go compares
@@ -316,19 +291,12 @@ func TestMapsAreThoseOfMapOf(t *testing.T) {
 	} {
 		want := arrow.Field{Name: "x", Type: arrow.LargeListViewOf(m)}
 		s := mustExport(t, want)
-		text := render(s)
+		before := render(s)
 		f, err := Import(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !arrow.TypeEqual(want.Type, f.Type) || !reflect.DeepEqual(want.Type, f.Type) {
-			t.Errorf("%v came back as %v", want.Type, f.Type)
-		}
-		again := mustExport(t, f)
-		if got := render(again); got != text {
-			t.Errorf("exported again as %s, before as %s", got, text)
-		}
-		bridge.CallSchemaRelease(again)
+		require.NoError(t, err)
+		assert.True(t, arrow.TypeEqual(want.Type, f.Type))
+		assert.Equal(t, want.Type, f.Type)
+		assert.Equal(t, before, text(t, mustExport(t, f)), "exported again")
 	}
 }
 
@@ -337,11 +305,9 @@ func TestTableHasEachFormatOnce(t *testing.T) {
 	for _, f := range formats {
 		texts++
 		keys += len(f.types)
-		if (f.params != "") != strings.HasSuffix(f.text, ":") || (f.params != "") != (f.write != nil) {
-			t.Errorf("row %q: parameters, colon and write go together", f.text)
-		}
+		assert.Equal(t, f.params != "", strings.HasSuffix(f.text, ":"), f.text)
+		assert.Equal(t, f.params != "", f.write != nil, f.text)
 	}
-	if texts != len(byText) || keys != len(byKey) {
-		t.Errorf("%d formats of %d texts and %d types of %d keys", texts, len(byText), keys, len(byKey))
-	}
+	assert.Len(t, byText, texts)
+	assert.Len(t, byKey, keys)
 }

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -35,9 +37,7 @@ func noLeak(t *testing.T) {
 	before := bridge.Blocks()
 	t.Cleanup(func() {
 		t.Helper()
-		if after := bridge.Blocks(); after != before {
-			t.Errorf("blocks: %d before, %d after", before, after)
-		}
+		assert.Equal(t, before, bridge.Blocks(), "blocks")
 	})
 }
 
@@ -53,9 +53,7 @@ func garbage() *abi.ArrowSchema {
 func mustExport(t *testing.T, f arrow.Field) *abi.ArrowSchema {
 	t.Helper()
 	s := garbage()
-	if err := Export(f, s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Export(f, s))
 	return s
 }
 
