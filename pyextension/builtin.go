@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
@@ -30,22 +31,22 @@ func init() {
 		".trace":           trace,
 		".live":            liveObjects,
 		".exit":            exit,
-		".export":          export,
-		".requested":       checkRequested,
-		".next":            next,
-		".read_all":        readWhole,
-		".column":          column,
-		".slice":           slice,
-		".names":           names,
-		".describe_schema": describeSchema,
-		".to_host":         toHost,
-		".to_device":       toDevice,
-		".synchronize":     synchronize,
-		".for_cudf":        forCuDF,
-		".from_cudf":       fromCuDF,
-		".dlpack":          exportTensor,
-		".dlpack_device":   tensorDevice,
-		".cuda_array":      exportCUDAArray,
+		".export":          ofObject(export),
+		".requested":       ofObject(checkRequested),
+		".next":            ofReader(next),
+		".read_all":        ofReader(readWhole),
+		".column":          ofObject(column),
+		".slice":           ofObject(slice),
+		".names":           ofObject(names),
+		".describe_schema": ofObject(describeSchema),
+		".to_host":         ofObject(toHost),
+		".to_device":       ofObject(toDevice),
+		".synchronize":     ofObject(synchronize),
+		".for_cudf":        ofObject(forCuDF),
+		".from_cudf":       ofObject(fromCuDF),
+		".dlpack":          ofArray(exportTensor),
+		".dlpack_device":   ofArray(tensorDevice),
+		".cuda_array":      ofArray(exportCUDAArray),
 	}
 }
 
@@ -72,11 +73,7 @@ func builtin(sc *scope, r *results, name string, args []any) (any, error) {
 	if f == nil {
 		return nil, fmt.Errorf("there is no built-in function %q: the library and the Python package are of different versions", name)
 	}
-	v, err := f(&invocation{sc, r, args})
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
+	return f(&invocation{sc, r, args})
 }
 
 func describeFunctions(*invocation) (any, error) {
@@ -142,11 +139,7 @@ func exit(in *invocation) (any, error) {
 
 // checkRequested compares the schema that a consumer asks for with that of an object. Types may
 // differ: the consumer casts. An ArrowSchema that is not consumed is at the address.
-func checkRequested(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func checkRequested(in *invocation, o *object) (any, error) {
 	address, err := argument[int64](in, 1)
 	if err != nil {
 		return nil, err
@@ -155,32 +148,27 @@ func checkRequested(in *invocation) (any, error) {
 	if requested == nil || requested.Release == 0 {
 		return nil, valueErrorf("requested_schema is NULL or was released before")
 	}
-	var has int64
-	switch o.kind {
-	case kindArray:
-		if nested, ok := o.array.DataType().(*arrow.StructType); ok {
-			has = int64(nested.NumFields())
-		} else {
+	var has int
+	if o.kind == kindArray {
+		nested, ok := o.array.DataType().(*arrow.StructType)
+		if !ok {
 			return nil, nil
 		}
-	default:
+		has = nested.NumFields()
+	} else {
 		s, err := o.schemaOf()
 		if err != nil {
 			return nil, err
 		}
-		has = int64(s.NumFields())
+		has = s.NumFields()
 	}
-	if requested.NChildren != has {
-		return nil, valueErrorf("requested_schema has %d fields, not %d", requested.NChildren, has)
+	if n := int(requested.NChildren); n != has {
+		return nil, valueErrorf("requested_schema has %s, not %d", fielderr.HowMany(n, "field"), has)
 	}
 	return nil, nil
 }
 
-func names(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func names(in *invocation, o *object) (any, error) {
 	s, err := o.schemaOf()
 	if err != nil {
 		return nil, err
@@ -192,11 +180,7 @@ func names(in *invocation) (any, error) {
 	return all, nil
 }
 
-func describeSchema(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func describeSchema(in *invocation, o *object) (any, error) {
 	if o.kind == kindArray {
 		return o.array.DataType().String(), nil
 	}

@@ -9,11 +9,7 @@ import (
 )
 
 // forCuDF converts a batch or array to one that libcudf imports.
-func forCuDF(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func forCuDF(in *invocation, o *object) (any, error) {
 	loses, err := argument[bool](in, 1)
 	if err != nil {
 		return nil, err
@@ -32,11 +28,7 @@ func forCuDF(in *invocation) (any, error) {
 }
 
 // fromCuDF gives a batch the schema, or an array the type of the field, that it had before libcudf.
-func fromCuDF(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func fromCuDF(in *invocation, o *object) (any, error) {
 	wanted, err := argument[*source](in, 1)
 	if err != nil {
 		return nil, err

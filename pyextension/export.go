@@ -11,11 +11,7 @@ import (
 )
 
 // export fills C structs with an object, in memory that a capsule will own, and returns their addresses.
-func export(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func export(in *invocation, o *object) (any, error) {
 	form, err := argument[string](in, 1)
 	if err != nil {
 		return nil, err

@@ -11,11 +11,7 @@ import (
 // exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of
 // the consumer. A pending event is ordered before the stream of the call, None being the legacy
 // default stream.
-func exportCUDAArray(in *invocation) (any, error) {
-	a, err := in.arrayObject()
-	if err != nil {
-		return nil, err
-	}
+func exportCUDAArray(in *invocation, a *cdevice.Array) (any, error) {
 	i, err := cudaarray.Export(a)
 	if err != nil || len(in.args) > 1 && in.args[1] != nil {
 		i, err = in.exportOnStream(a)
@@ -32,11 +28,10 @@ func exportCUDAArray(in *invocation) (any, error) {
 func (in *invocation) exportOnStream(a *cdevice.Array) (cudaarray.Interface, error) {
 	number := int64(cudaarray.LegacyStream)
 	if len(in.args) > 1 && in.args[1] != nil {
-		n, err := argument[int64](in, 1)
-		if err != nil {
+		var err error
+		if number, err = argument[int64](in, 1); err != nil {
 			return cudaarray.Interface{}, err
 		}
-		number = n
 	}
 	dev, err := a.Device()
 	if err != nil {

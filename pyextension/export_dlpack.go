@@ -12,11 +12,7 @@ import (
 
 // exportTensor makes the struct of a __dlpack__ capsule, and returns its address. It runs on the
 // thread of the consumer, whose stream is the one of the call.
-func exportTensor(in *invocation) (any, error) {
-	a, err := in.arrayObject()
-	if err != nil {
-		return nil, err
-	}
+func exportTensor(in *invocation, a *cdevice.Array) (any, error) {
 	versioned, err := argument[bool](in, 1)
 	if err != nil {
 		return nil, err
@@ -64,11 +60,7 @@ func asBufferError(err error) error {
 }
 
 // tensorDevice returns the result of __dlpack_device__.
-func tensorDevice(in *invocation) (any, error) {
-	a, err := in.arrayObject()
-	if err != nil {
-		return nil, err
-	}
+func tensorDevice(in *invocation, a *cdevice.Array) (any, error) {
 	id := a.DeviceID()
 	switch id.Type {
 	case device.CUDAHost, device.CUDAManaged, device.ROCMHost:

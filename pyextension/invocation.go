@@ -37,16 +37,38 @@ func (in *invocation) object() (*object, error) {
 	return s.object, s.err
 }
 
-// arrayObject returns the array on which the method is called.
-func (in *invocation) arrayObject() (*cdevice.Array, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
+// ofObject returns the built-in function for a function of its first argument.
+func ofObject(f func(*invocation, *object) (any, error)) func(*invocation) (any, error) {
+	return func(in *invocation) (any, error) {
+		o, err := in.object()
+		if err != nil {
+			return nil, err
+		}
+		return f(in, o)
 	}
-	if o.kind != kindArray {
-		return nil, wrongKind(kindArray, o)
-	}
-	return o.array, nil
+}
+
+// ofArray is ofObject for arrays.
+func ofArray(f func(*invocation, *cdevice.Array) (any, error)) func(*invocation) (any, error) {
+	return ofObject(func(in *invocation, o *object) (any, error) {
+		if o.kind != kindArray {
+			return nil, wrongKind(kindArray, o)
+		}
+		return f(in, o.array)
+	})
+}
+
+// ofReader is ofObject for readers. No other call reads the reader meanwhile.
+func ofReader(f func(*invocation, *reader) (any, error)) func(*invocation) (any, error) {
+	return ofObject(func(in *invocation, o *object) (any, error) {
+		if o.kind != kindReader {
+			return nil, wrongKind(kindReader, o)
+		}
+		if err := in.acquire(o.reader); err != nil {
+			return nil, err
+		}
+		return f(in, o.reader)
+	})
 }
 
 func (in *invocation) batch(b *cdevice.RecordBatch, err error) (any, error) {

@@ -12,14 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-func next(in *invocation) (any, error) {
-	r, err := in.reader()
-	if err != nil {
-		return nil, err
-	}
-	if err := in.acquire(r); err != nil {
-		return nil, err
-	}
+func next(in *invocation, r *reader) (any, error) {
 	b, err := r.Next(in.scope.ctx)
 	if err != nil || b == nil {
 		in.results.settled(true)
@@ -53,14 +46,7 @@ func (in *invocation) restoreIfDiscarded(r *reader, batches func() []*cdevice.Re
 	}
 }
 
-func readWhole(in *invocation) (any, error) {
-	r, err := in.reader()
-	if err != nil {
-		return nil, err
-	}
-	if err := in.acquire(r); err != nil {
-		return nil, err
-	}
+func readWhole(in *invocation, r *reader) (any, error) {
 	var read []*cdevice.RecordBatch
 	in.restoreIfDiscarded(r, func() []*cdevice.RecordBatch { return read })
 	all := []any{}
@@ -77,23 +63,7 @@ func readWhole(in *invocation) (any, error) {
 	}
 }
 
-// reader returns the reader that the call is about.
-func (in *invocation) reader() (*reader, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
-	if o.kind != kindReader {
-		return nil, wrongKind(kindReader, o)
-	}
-	return o.reader, nil
-}
-
-func column(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func column(in *invocation, o *object) (any, error) {
 	i, err := argument[int64](in, 1)
 	if err != nil {
 		return nil, err
@@ -107,11 +77,7 @@ func column(in *invocation) (any, error) {
 	return in.results.issue(&object{kind: kindArray, array: o.batch.Column(int(i))}), nil
 }
 
-func slice(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func slice(in *invocation, o *object) (any, error) {
 	from, err := argument[int64](in, 1)
 	if err != nil {
 		return nil, err
@@ -130,11 +96,7 @@ func slice(in *invocation) (any, error) {
 }
 
 // toHost views memory that the CPU can access, and copies other memory.
-func toHost(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func toHost(in *invocation, o *object) (any, error) {
 	if !o.deviceID().Type.CPUAccessible() {
 		return in.copyTo(o, device.CPUDevice())
 	}
@@ -154,11 +116,7 @@ func toHost(in *invocation) (any, error) {
 	return nil, typeErrorf("a %s has no memory", o.kind)
 }
 
-func toDevice(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func toDevice(in *invocation, o *object) (any, error) {
 	name, err := argument[string](in, 1)
 	if err != nil {
 		return nil, err
@@ -219,11 +177,7 @@ func parseDevice(name string) (device.ID, error) {
 	return id, nil
 }
 
-func synchronize(in *invocation) (any, error) {
-	o, err := in.object()
-	if err != nil {
-		return nil, err
-	}
+func synchronize(in *invocation, o *object) (any, error) {
 	switch o.kind {
 	case kindBatch:
 		return nil, o.batch.Synchronize(in.scope.ctx)

@@ -195,7 +195,7 @@ def test_requested_schemas(ext, batch):
         capsule = same.__arrow_c_schema__()
         assert method(requested_schema=capsule) is not None
         assert pa.Schema._import_from_c_capsule(capsule) == same, "it is not consumed"
-        with pytest.raises(ValueError, match="requested_schema has 1 fields, not 2"):
+        with pytest.raises(ValueError, match="requested_schema has 1 field, not 2"):
             method(requested_schema=other.__arrow_c_schema__())
     with ext.counters(1, 1) as reader:
         with pytest.raises(ValueError, match="requested_schema has 2 fields, not 1"):
