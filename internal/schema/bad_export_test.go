@@ -96,12 +96,7 @@ func TestExportSchemaOfWhatCannotBeExpressed(t *testing.T) {
 		assert.EqualError(t, ExportSchema(s, out), want)
 		assert.Equal(t, garbage(), out, "*out was written although the export failed")
 	}
-}
-
-func TestExportToNothing(t *testing.T) {
-	noLeak(t)
-	want := `cdevice: export: ArrowSchema = NULL, want memory for a struct: invalid`
-	assert.EqualError(t, Export(leafBase, nil), want)
+	assert.EqualError(t, Export(leafBase, nil), `cdevice: export: ArrowSchema = NULL, want memory for a struct: invalid`)
 }
 
 func TestDepthLimitIsTheSameBothWays(t *testing.T) {

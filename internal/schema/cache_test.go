@@ -138,6 +138,21 @@ func sameFields(a, b *arrow.Schema) error {
 	return nil
 }
 
+// changedAfterGood imports a tree that is changed, after the caches have the tree as it was.
+func changedAfterGood(t *testing.T, change func(*abi.ArrowSchema)) (*arrow.Schema, error) {
+	t.Helper()
+	t.Cleanup(func() { foreign = nil })
+	emptyCaches(t)
+	for range 3 {
+		imported(t, exported(t, table("first")))
+	}
+	s := exported(t, table("first"))
+	was := take(s)
+	change(s)
+	countReleases(t, func(*abi.ArrowSchema) { was.restore(); bridge.CallSchemaRelease(s) })
+	return ImportSchema(s)
+}
+
 // Each part of each struct is compared.
 func TestTreesThatDifferAreReadAnew(t *testing.T) {
 	for name, change := range map[string]func(s *abi.ArrowSchema){
@@ -165,21 +180,13 @@ func TestTreesThatDifferAreReadAnew(t *testing.T) {
 		"dictionary":           func(s *abi.ArrowSchema) { child(s, 4).Dictionary = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer func() { foreign = nil }()
-			emptyCaches(t)
-			for range 3 {
-				imported(t, exported(t, table("first")))
-			}
-			s := exported(t, table("first"))
-			was := take(s)
-			change(s)
-			want := render(s)
-			countReleases(t, func(*abi.ArrowSchema) {})
-			got := imported(t, s)
-			again := text(t, exported(t, got))
-			assert.Equal(t, want, again)
-			was.restore()
-			bridge.CallSchemaRelease(s)
+			var want string
+			got, err := changedAfterGood(t, func(s *abi.ArrowSchema) {
+				change(s)
+				want = render(s)
+			})
+			require.NoError(t, err)
+			assert.Equal(t, want, text(t, exported(t, got)))
 		})
 	}
 }
@@ -198,19 +205,8 @@ func TestBrokenTreesAreRefusedAfterGoodOnes(t *testing.T) {
 		"negative pairs":    func(s *abi.ArrowSchema) { child(s, 0).Metadata = cBytes(int32Bytes(-2)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer func() { foreign = nil }()
-			emptyCaches(t)
-			for range 3 {
-				imported(t, exported(t, table("first")))
-			}
-			s := exported(t, table("first"))
-			was := take(s)
-			change(s)
-			countReleases(t, func(*abi.ArrowSchema) {})
-			_, err := ImportSchema(s)
+			_, err := changedAfterGood(t, change)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
-			was.restore()
-			bridge.CallSchemaRelease(s)
 		})
 	}
 }

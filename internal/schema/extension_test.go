@@ -89,45 +89,38 @@ func TestDeserializeThatFailsIsAnErrorThatNamesTheType(t *testing.T) {
 	}
 }
 
-func TestDeserializeMayRenameFields(t *testing.T) {
-	noLeak(t)
-	ext := extension("test.renames", "", arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int8, Nullable: true}))
-	f, err := Import(mustExport(t, arrow.Field{Type: ext}))
-	require.NoError(t, err)
-	assert.Contains(t, f.Type.String(), "canonical")
-}
-
-func TestUnregisteredExtensionKeepsStorageAndKeys(t *testing.T) {
-	noLeak(t)
-	ext := extension("test.unregistered", "{}", arrow.ListOf(arrow.PrimitiveTypes.Int8))
-	f, err := Import(mustExport(t, arrow.Field{Name: "x", Type: ext, Metadata: metadata("a", "b")}))
-	require.NoError(t, err)
-	want := arrow.Field{Name: "x", Type: ext.Storage, Metadata: metadata(
-		"a", "b", "ARROW:extension:name", "test.unregistered", "ARROW:extension:metadata", "{}")}
-	assert.NoError(t, sameField(want, f))
-	// What came as an unknown extension leaves as the same one.
-	again, err := Import(mustExport(t, f))
-	require.NoError(t, err)
-	assert.NoError(t, sameField(want, again))
-}
-
-func TestExtensionKeysOfTheTypeReplaceThoseOfTheField(t *testing.T) {
-	noLeak(t)
-	ext := extension("test.any", "new", arrow.PrimitiveTypes.Int8)
-	stale := metadata("ARROW:extension:metadata", "old", "a", "1", "ARROW:extension:name", "other", "a", "2")
-	s := mustExport(t, arrow.Field{Name: "x", Type: ext, Metadata: stale})
-	assert.Equal(t, "x:c [a=1 a=2 ARROW:extension:name=test.any ARROW:extension:metadata=new]", render(s))
-	f, err := Import(s)
-	require.NoError(t, err)
-	assert.NoError(t, sameField(arrow.Field{Name: "x", Type: ext, Metadata: metadata("a", "1", "a", "2")}, f))
-}
-
-func TestExtensionWithoutMetadataKey(t *testing.T) {
-	noLeak(t)
-	f, err := Import(mustExport(t, arrow.Field{
-		Type: arrow.PrimitiveTypes.Int8, Metadata: metadata("ARROW:extension:name", "test.any"),
-	}))
-	require.NoError(t, err)
-	want := arrow.Field{Type: extension("test.any", "", arrow.PrimitiveTypes.Int8)}
-	assert.NoError(t, sameField(want, f))
+// What a field with an extension type, or with its keys, is after an export and an import, and after another one.
+func TestFieldsWithExtensionsSurviveTheRoundTrip(t *testing.T) {
+	int8s := arrow.PrimitiveTypes.Int8
+	renamed := arrow.StructOf(arrow.Field{Name: "x", Type: int8s, Nullable: true})
+	canonical := arrow.StructOf(arrow.Field{Name: "canonical", Type: int8s})
+	unknown := extension("test.unregistered", "{}", arrow.ListOf(int8s))
+	known := extension("test.any", "new", int8s)
+	for name, row := range map[string]struct{ field, want arrow.Field }{
+		"other names below": {
+			arrow.Field{Type: extension("test.renames", "", renamed)},
+			arrow.Field{Type: extension("test.renames", "", canonical)},
+		},
+		"unregistered": {
+			arrow.Field{Type: unknown, Metadata: metadata("a", "b")},
+			arrow.Field{Type: unknown.Storage, Metadata: metadata("a", "b", extensionName, "test.unregistered", extensionMetadata, "{}")},
+		},
+		"keys of another type": {
+			arrow.Field{Type: known, Metadata: metadata(extensionMetadata, "old", "a", "1", extensionName, "other", "a", "2")},
+			arrow.Field{Type: known, Metadata: metadata("a", "1", "a", "2")},
+		},
+		"no key for metadata": {
+			arrow.Field{Type: int8s, Metadata: metadata(extensionName, "test.any")},
+			arrow.Field{Type: extension("test.any", "", int8s)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			for _, f := range []arrow.Field{row.field, row.want} {
+				got, err := Import(mustExport(t, f))
+				require.NoError(t, err)
+				assert.NoError(t, sameField(row.want, got))
+			}
+		})
+	}
 }

@@ -53,10 +53,7 @@ func TestMetadataWithoutASchemaGoesBothWays(t *testing.T) {
 		assert.Equal(t, md.Keys(), back.Keys())
 		assert.Equal(t, md.Values(), back.Values())
 	}
-}
-
-func TestNoMetadataIsNULL(t *testing.T) {
-	encoded, err := AppendMetadata(nil, "", arrow.Metadata{})
+	encoded, err := AppendMetadata(nil, "", arrow.Metadata{}) // which is NULL
 	require.NoError(t, err)
 	assert.Nil(t, encoded)
 	md, err := ReadMetadata("", 0)
