@@ -25,16 +25,6 @@ func oneArray(v handle.Releaser) *abi.ArrowArray {
 	return &abi.ArrowArray{Release: ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
 }
 
-func TestReleaseGivesTheHandleBackOnce(t *testing.T) {
-	blocks, released := Blocks(), 0
-	a := oneArray(owner{func() { released++ }})
-	assert.Equal(t, blocks+1, Blocks())
-	CallArrayRelease(a)
-	assert.Equal(t, 1, released)
-	assert.Zero(t, a.Release)
-	assert.Equal(t, blocks, Blocks())
-}
-
 func TestTreesCountsUntilTheValueIsReleased(t *testing.T) {
 	before := Trees()
 	var during int64
@@ -122,19 +112,6 @@ func TestCountsOfManyThreads(t *testing.T) {
 	assert.EqualValues(t, 100*each, released.Load())
 	assert.Equal(t, blocks, Blocks())
 	assert.Equal(t, trees, Trees())
-}
-
-// A struct may be a part of a Go object that holds Go pointers.
-func TestReleaseBesideGoPointers(t *testing.T) {
-	released := 0
-	var beside struct {
-		array abi.ArrowArray
-		other *int
-	}
-	beside.other = new(int)
-	beside.array = *oneArray(owner{func() { released++ }})
-	CallArrayRelease(&beside.array)
-	assert.Equal(t, 1, released)
 }
 
 func TestPanicDoesNotCrossIntoC(t *testing.T) {

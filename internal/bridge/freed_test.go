@@ -57,7 +57,9 @@ func TestFreedBlocksAreNotAccessed(t *testing.T) {
 		"array": func() {
 			block := NewTree(huge)
 			block.Own(count)
-			CallArrayRelease(struct1(block))
+			a := struct1(block)
+			CallArrayRelease(a)
+			assert.Zero(t, a.Release)
 		},
 		"schema": func() {
 			block := NewBlock(huge)

@@ -161,16 +161,20 @@ func testReleaseOfChangedTrees(t *testing.T, release func(*abi.ArrowArray)) {
 	}
 }
 
-// The struct that a release in Go is given may be a part of a Go object that holds Go pointers.
-func TestReleaseInGoBesideGoPointers(t *testing.T) {
+// A struct may be a part of a Go object that holds Go pointers, whether C releases it or Go.
+func TestReleaseBesideGoPointers(t *testing.T) {
 	x := takenAgain(t, familySize)
 	var beside struct {
 		array abi.ArrowArray
 		other *int
 	}
+	beside.other = new(int)
 	root, _ := family(x)
-	beside.array, beside.other = *root, new(int)
-	CallArrayRelease(&beside.array)
+	for _, a := range []*abi.ArrowArray{root, oneArray(owner{func() {}})} {
+		beside.array = *a
+		CallArrayRelease(&beside.array)
+		assert.Zero(t, beside.array.Release)
+	}
 	root, _ = family(x)
 	ReleaseMoved(root)
 	assert.NotZero(t, root.Release, "the caller's struct stays as it is")

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
@@ -18,21 +20,16 @@ func TestCut(t *testing.T) {
 		{"behind a character", "abcdäef", "abcdä... (8 bytes)"},
 		{"not UTF-8", strings.Repeat("\x80", 9), strings.Repeat("\x80", 6) + "... (9 bytes)"},
 	} {
-		if got := excerpt.Cut(c.s, 6); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		assert.Equal(t, c.want, excerpt.Cut(c.s, 6), c.name)
 	}
 }
 
 func TestWithinKeepsTheLimit(t *testing.T) {
 	for _, s := range []string{"", "ä", strings.Repeat("ä", 50), strings.Repeat("ä", 51), strings.Repeat("😀", 1<<20), strings.Repeat("\xff", 200)} {
 		got := excerpt.Within(s, len(s), 100)
-		if len(got) > 100 || utf8.ValidString(s) != utf8.ValidString(got) {
-			t.Errorf("%d bytes: %q", len(s), got)
-		}
-		if (got == s) != (len(s) <= 100) {
-			t.Errorf("%d bytes, which are cut: %t", len(s), got != s)
-		}
+		assert.LessOrEqual(t, len(got), 100)
+		assert.Equal(t, utf8.ValidString(s), utf8.ValidString(got), got)
+		assert.Equal(t, len(s) <= 100, got == s, got)
 	}
 }
 
@@ -43,11 +40,7 @@ func TestQuote(t *testing.T) {
 		strings.Repeat("x", 100): `"` + strings.Repeat("x", 100) + `"`,
 		strings.Repeat("x", 101): `"` + strings.Repeat("x", 100) + `"... (101 bytes)`,
 	} {
-		if got := excerpt.Quote(s); got != want {
-			t.Errorf("%q: %s, want %s", s, got, want)
-		}
+		assert.Equal(t, want, excerpt.Quote(s))
 	}
-	if got := excerpt.Quote(strings.Repeat("\x01", 60e6)); len(got) > 450 {
-		t.Errorf("a text of %d bytes", len(got))
-	}
+	assert.LessOrEqual(t, len(excerpt.Quote(strings.Repeat("\x01", 60e6))), 450)
 }

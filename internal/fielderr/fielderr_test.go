@@ -44,23 +44,8 @@ func TestErrorText(t *testing.T) {
 			`cdevice: import: ArrowSchema.release`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.err.Error(); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.EqualError(t, &c.err, c.want)
 		})
-	}
-}
-
-func TestUnwrapReachesTheSentinel(t *testing.T) {
-	err := error(&fielderr.Error{
-		Op: fielderr.OpImport, Field: "ArrowSchema", Err: fmt.Errorf("%w: why", arrow.ErrInvalid),
-	})
-	if !errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) {
-		t.Errorf("errors.Is does not see the kind of %v", err)
-	}
-	var fe *fielderr.Error
-	if !errors.As(err, &fe) || fe.Field != "ArrowSchema" {
-		t.Errorf("errors.As does not find the field of %v", err)
 	}
 }
 
@@ -106,17 +91,24 @@ func TestErrorTextIsBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.err.Op = fielderr.OpImport
 			got := c.err.Error()
-			if c.want != "" && got != "cdevice: import: "+c.want {
-				t.Errorf("got  %.200s\nwant %.200s", got, c.want)
-			}
-			if len(got) > 5000 {
-				t.Errorf("a text of %d bytes", len(got))
-			}
-			if allocs := testing.AllocsPerRun(1, func() { _ = c.err.Error() }); allocs > 200 && c.want != "" {
-				t.Errorf("%v allocations", allocs)
+			assert.LessOrEqual(t, len(got), 5000)
+			if c.want != "" {
+				assert.Equal(t, "cdevice: import: "+c.want, got)
+				assert.LessOrEqual(t, testing.AllocsPerRun(1, func() { _ = c.err.Error() }), 200.0)
 			}
 		})
 	}
+}
+
+// The operation of an error is that of the function that the program called, whatever made the error.
+func TestOperationsAreNamed(t *testing.T) {
+	for op, want := range map[string]string{
+		fielderr.OpWaitOn: "wait on", fielderr.OpUsedOn: "used on", fielderr.OpRecord: "record event", fielderr.OpValidate: "validate",
+	} {
+		made := fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
+		assert.EqualError(t, fielderr.During(op, made), "cdevice: "+want+": stream = nil, want a stream: invalid")
+	}
+	assert.NoError(t, fielderr.During(fielderr.OpWaitOn, nil))
 }
 
 // public is a type with the same fields, as cdevice.FieldError is.
@@ -140,6 +132,8 @@ func TestErrorIsFoundAsThePublicType(t *testing.T) {
 	err := fmt.Errorf("around: %w", errors.Join(errors.New("beside"), inner))
 	var found *public
 	require.ErrorAs(t, err, &found)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.NotErrorIs(t, err, arrow.ErrNotImplemented)
 	assert.Equal(t, public{Op: fielderr.OpImport, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}, *found)
 	assert.Equal(t, inner.Error(), found.Error())
 	found.Field = "ArrowSchema.children[1].format"

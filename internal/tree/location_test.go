@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 var cell uintptr = 0xabc // not on a stack, which may move
@@ -143,7 +144,9 @@ func TestStreamsAndEventsOfOtherDevices(t *testing.T) {
 	}
 	at := Location{ID: gpu(1).ID(), Dev: gpu(1), Event: uintptr(unsafe.Pointer(&cell))}
 	assert.ErrorContains(t, at.CheckStream("op", "x", nil), "x = nil, want a stream of cuda:1")
-	assert.ErrorContains(t, at.WaitOn(of{dev: device.CPUDevice()}), "stream = a stream of cpu, want a stream that can wait for an event of cuda:1")
+	assert.ErrorContains(t, fielderr.During(fielderr.OpWaitOn, at.WaitOn(of{dev: device.CPUDevice()})),
+		"cdevice: wait on: stream = a stream of cpu, want a stream that can wait for an event of cuda:1")
+	assert.ErrorContains(t, at.CheckStream(fielderr.OpRecord, "stream", of{}), "cdevice: record event: stream = a stream of no device")
 	assert.False(t, at.CPUAccessible())
 	assert.Equal(t, "the CPU cannot access memory of cuda:1", at.NotAccessible())
 	managed := Location{ID: device.ID{Type: device.CUDAManaged}, Dev: gpu(0)}

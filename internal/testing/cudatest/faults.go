@@ -59,9 +59,6 @@ const (
 	reserve  = 20 * time.Second // before the end of the time that go test gives
 )
 
-// giveUp is replaced by the test of it.
-var giveUp = func(text string) { panic(text) }
-
 // Meets runs do while a call of it fails with a result, and reports whether that call was
 // made. A run that is stuck ends the process, and one that leaves no time for the rest of the
 // tests fails this one: both name the fault, as the timeout of go test does not.
@@ -84,7 +81,7 @@ func watch(at string, patience time.Duration) (done func()) {
 	timer := time.AfterFunc(patience, func() {
 		var stacks bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
-		giveUp(fmt.Sprintf("%s: not done after %v\n\n%s", at, patience, stacks.String()))
+		panic(fmt.Sprintf("%s: not done after %v\n\n%s", at, patience, stacks.String()))
 	})
 	return func() { timer.Stop() }
 }

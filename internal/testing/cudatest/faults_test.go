@@ -3,7 +3,6 @@ package cudatest
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -37,18 +36,4 @@ func TestFaultsHaveEveryFunction(t *testing.T) {
 	assert.Greater(t, counts["often"], 2)
 	t.Setenv(AllFaults, "all")
 	assert.Len(t, Faults(calls), 4003)
-}
-
-func TestWatchSaysWhereItStands(t *testing.T) {
-	told := make(chan string, 1)
-	before := giveUp
-	giveUp = func(text string) { told <- text }
-	defer func() { giveUp = before }()
-	done := watch("here", time.Millisecond)
-	text := <-told
-	done()
-	assert.Contains(t, text, "here: not done after 1ms")
-	assert.Contains(t, text, "TestWatchSaysWhereItStands", "the stack of who waits")
-	watch("there", time.Hour)()
-	assert.Empty(t, told)
 }

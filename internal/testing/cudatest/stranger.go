@@ -31,12 +31,7 @@ func (m *Machine) Stranger(t testing.TB, gpu *cudaalloc.Device) *Stranger {
 // context is the primary context of the GPU, which the GPU retains.
 func (m *Machine) context(t testing.TB, gpu device.Device) *cuda.Context {
 	t.Helper()
-	driver, err := cuda.Open(m.path)
-	require.NoError(t, err)
-	dev, err := driver.Device(int(gpu.ID().Ordinal))
-	require.NoError(t, err)
-	ctx, err := dev.Context()
-	require.NoError(t, err)
+	ctx := m.retain(t, gpu.ID().Ordinal)
 	require.NoError(t, ctx.Release())
 	return ctx
 }
