@@ -16,7 +16,37 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/trees"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
+
+// oneGPU is the GPU of a simulated machine.
+func oneGPU(t *testing.T) *cudaalloc.Device {
+	t.Helper()
+	return cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+}
+
+// eachCase runs a test with arrays of every type.
+func eachCase(t *testing.T, variants []cases.Variant, test func(*testing.T, arrow.Array)) {
+	for _, c := range cases.All() {
+		for _, v := range variants {
+			t.Run(c.Name+"/"+string(v), func(t *testing.T) {
+				arr, err := c.Array(memory.NewGoAllocator(), v)
+				require.NoError(t, err)
+				defer arr.Release()
+				test(t, arr)
+			})
+		}
+	}
+}
+
+// copyOf is a copy of a tree on a device, which the end of the test releases.
+func copyOf(t *testing.T, of tree.Tree, dev device.Device) tree.Tree {
+	t.Helper()
+	there, err := ToDevice(t.Context(), of, dev, nil)
+	require.NoError(t, err)
+	t.Cleanup(there.Mem.Release)
+	return there
+}
 
 // sameOnHost checks that a copy of the tree to the host is the array.
 func sameOnHost(t *testing.T, want arrow.Array, of tree.Tree) {
@@ -34,34 +64,24 @@ func sameOnHost(t *testing.T, want arrow.Array, of tree.Tree) {
 // Arrays of every type, alone, below a struct and below a struct of that, are copied: on the host, to a device, there, and from it; whole and in
 // parts.
 func TestCopiesOfEveryType(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	for _, c := range cases.All() {
-		for _, v := range cases.Variants {
-			t.Run(c.Name+"/"+string(v), func(t *testing.T) {
-				arr, err := c.Array(memory.NewGoAllocator(), v)
-				require.NoError(t, err)
-				defer arr.Release()
-				for range 3 {
-					copies(t, arr, m.GPUs[0])
-					arr, err = array.NewStructArrayWithFields([]arrow.Array{arr}, []arrow.Field{{Name: "a", Type: arr.DataType(), Nullable: true}})
-					require.NoError(t, err)
-					defer arr.Release()
-				}
-			})
+	gpu := oneGPU(t)
+	eachCase(t, cases.Variants, func(t *testing.T, arr arrow.Array) {
+		for range 3 {
+			copies(t, arr, gpu)
+			above, err := array.NewStructArrayWithFields([]arrow.Array{arr}, []arrow.Field{nullable("a", arr.DataType())})
+			require.NoError(t, err)
+			defer above.Release()
+			arr = above
 		}
-	}
+	})
 }
 
 // copies checks the copies of an array.
 func copies(t *testing.T, arr arrow.Array, gpu device.Device) {
 	t.Helper()
 	here := trees.Of(t, arr)
-	there, err := ToDevice(t.Context(), here, gpu, nil)
-	require.NoError(t, err)
-	defer there.Mem.Release()
-	again, err := ToDevice(t.Context(), there, gpu, nil)
-	require.NoError(t, err)
-	defer again.Mem.Release()
+	there := copyOf(t, here, gpu)
+	again := copyOf(t, there, gpu)
 	size, err := NumBytes(t.Context(), here)
 	require.NoError(t, err)
 	remote, err := NumBytes(t.Context(), there)
@@ -79,10 +99,7 @@ func copies(t *testing.T, arr arrow.Array, gpu device.Device) {
 				assert.EqualValues(t, want.NullN(), counted[0].Nulls)
 			}
 			if from.At.ID.Type != device.CPU {
-				onHost, err := ToDevice(t.Context(), cut, gpu, nil)
-				require.NoError(t, err)
-				sameOnHost(t, want, onHost)
-				onHost.Mem.Release()
+				sameOnHost(t, want, copyOf(t, cut, gpu))
 			}
 		}
 		want.Release()
@@ -129,62 +146,41 @@ func TestCopyOfBrokenContents(t *testing.T) {
 
 // What libcudf is given of arrays, and what becomes of that again, has the values that the arrays have.
 func TestForCuDFAndBack(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	taken := 0
-	for _, c := range cases.All() {
-		for _, v := range cases.Variants {
-			t.Run(c.Name+"/"+string(v), func(t *testing.T) {
-				arr, err := c.Array(memory.NewGoAllocator(), v)
-				require.NoError(t, err)
-				defer arr.Release()
-				there, err := ToDevice(t.Context(), trees.Of(t, arr), m.GPUs[0], nil)
-				require.NoError(t, err)
-				defer there.Mem.Release()
-				for _, of := range []tree.Tree{there, trees.Slice(there, min(1, int64(arr.Len())), int64(arr.Len()))} {
-					want := array.NewSlice(arr, int64(arr.Len())-of.Nodes[0].Length, int64(arr.Len()))
-					defer want.Release()
-					given, changed, err := ForCuDF(t.Context(), of, true)
-					if err != nil {
-						require.ErrorIs(t, err, arrow.ErrNotImplemented)
-						return
-					}
-					taken++
-					assert.Equal(t, !arrow.TypeEqual(arr.DataType(), given.Nodes[0].Type), changed)
-					assert.Zero(t, given.Nodes[0].Offset)
-					back, err := FromCuDF(t.Context(), given, []arrow.DataType{arr.DataType()})
-					given.Mem.Release()
-					require.NoError(t, err)
-					sameOnHost(t, want, back)
-					back.Mem.Release()
-				}
-			})
+	gpu, taken := oneGPU(t), 0
+	eachCase(t, cases.Variants, func(t *testing.T, arr arrow.Array) {
+		there := copiedTo(t, gpu, arr)
+		for _, of := range []tree.Tree{there, trees.Slice(there, min(1, int64(arr.Len())), int64(arr.Len()))} {
+			want := array.NewSlice(arr, int64(arr.Len())-of.Nodes[0].Length, int64(arr.Len()))
+			defer want.Release()
+			given, changed, err := ForCuDF(t.Context(), of, true)
+			if err != nil {
+				require.ErrorIs(t, err, arrow.ErrNotImplemented)
+				return
+			}
+			taken++
+			assert.Equal(t, !arrow.TypeEqual(arr.DataType(), given.Nodes[0].Type), changed)
+			assert.Zero(t, given.Nodes[0].Offset)
+			back := fromCuDF(t, given, arr.DataType())
+			given.Mem.Release()
+			sameOnHost(t, want, back)
 		}
-	}
+	})
 	assert.Greater(t, taken, 200)
 }
 
 // A validation of memory of a device reads the contents as they are on the host, but for values of a fixed width.
 func TestContentsAreReadOfADevice(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	for _, c := range cases.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			arr, err := c.Array(memory.NewGoAllocator(), cases.Sliced)
-			require.NoError(t, err)
-			defer arr.Release()
-			there, err := ToDevice(t.Context(), trees.Of(t, arr), m.GPUs[0], nil)
-			require.NoError(t, err)
-			defer there.Mem.Release()
-			sized := func(int, uintptr, int64) error { return nil }
-			calls := 0
-			require.NoError(t, EachOnHost(t.Context(), there, sized, func(n *tree.Node) error {
-				calls++
-				assert.EqualValues(t, arr.Len(), n.Length)
-				if n.Layout.Validity {
-					assert.EqualValues(t, arr.NullN(), hostread.CountNulls(n))
-				}
-				return nil
-			}))
-			assert.Equal(t, 1, calls)
-		})
-	}
+	gpu := oneGPU(t)
+	eachCase(t, []cases.Variant{cases.Sliced}, func(t *testing.T, arr arrow.Array) {
+		calls := 0
+		require.NoError(t, EachOnHost(t.Context(), copiedTo(t, gpu, arr), anySize, func(n *tree.Node) error {
+			calls++
+			assert.EqualValues(t, arr.Len(), n.Length)
+			if n.Layout.Validity {
+				assert.EqualValues(t, arr.NullN(), hostread.CountNulls(n))
+			}
+			return nil
+		}))
+		assert.Equal(t, 1, calls)
+	})
 }

@@ -12,9 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/trees"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -22,10 +20,7 @@ import (
 // copiedTo is a copy of the array on a device, which the end of the test releases.
 func copiedTo(t *testing.T, dev device.Device, arr arrow.Array) tree.Tree {
 	t.Helper()
-	there, err := ToDevice(t.Context(), trees.Of(t, arr), dev, nil)
-	require.NoError(t, err)
-	t.Cleanup(there.Mem.Release)
-	return there
+	return copyOf(t, trees.Of(t, arr), dev)
 }
 
 // forCuDF is ForCuDF of a tree, which must not fail; the end of the test releases the result.
@@ -62,7 +57,7 @@ func nullable(name string, dt arrow.DataType) arrow.Field {
 
 // libcudf counts rows and elements of lists with 32 bits, and has one more offset than rows. No memory is behind these.
 func TestForCuDFRefusesMoreRowsThanItCounts(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	const most = math.MaxInt32
 	fixed := func(n, count int) tree.Node { return trees.Above(trees.Leaf(n, 0), trees.Leaf(n*count)) }
 	for _, row := range []struct {
@@ -105,7 +100,7 @@ func TestForCuDFRefusesMoreRowsThanItCounts(t *testing.T) {
 
 // What libcudf would throw at, or read wrongly, is refused by the path of the type.
 func TestForCuDFRefusesByName(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	b := array.NewStringBuilder(memory.NewGoAllocator())
 	for i := range 129 {
 		b.Append(fmt.Sprint(i))
@@ -137,7 +132,7 @@ func TestForCuDFRefusesByName(t *testing.T) {
 
 // A time zone is lost in libcudf, so the caller chooses that, wherever in a column it is; it comes back by FromCuDF.
 func TestForCuDFTimeZones(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	zoned := &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "Europe/Berlin"}
 	moments := trees.FromJSON(t, zoned, `["2026-11-20 09:10:11Z",null,"1969-12-31 23:59:59Z"]`)
 	for path, arr := range map[string]arrow.Array{
@@ -163,7 +158,7 @@ func TestForCuDFTimeZones(t *testing.T) {
 
 // FromCuDF gives back what ForCuDF and libcudf change: nothing else, and not the values.
 func TestFromCuDF(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	int16s := arrow.PrimitiveTypes.Int16
 	bool8 := extensions.NewBool8Type()
 	lists := trees.FromJSON(t, arrow.ListOf(int16s), `[[1,2],null,[5,6]]`)
@@ -216,7 +211,7 @@ func TestFromCuDF(t *testing.T) {
 // Lists that all have the width are lists of a fixed size already, wherever they are; only nulls, and slices of
 // the child that do not begin where its lists do, are copied.
 func TestFromCuDFSharesTheMemory(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	fixed := arrow.FixedSizeListOf(2, arrow.FixedSizeListOf(1, arrow.PrimitiveTypes.Int16))
 	const text = `[[[1],[2]],[[3],[4]],[[5],[6]]]`
 	whole := copiedTo(t, gpu, trees.FromJSON(t, arrow.ListOf(arrow.ListOf(arrow.PrimitiveTypes.Int16)), text))
@@ -231,7 +226,7 @@ func TestFromCuDFSharesTheMemory(t *testing.T) {
 
 // Types of every kind of libcudf's, at the edges of what it imports.
 func TestForCuDFTakesEmptyAndNestedTypes(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	views := arrow.BinaryTypes.StringView
 	for name, arr := range map[string]arrow.Array{
 		"list of null":        trees.FromJSON(t, arrow.ListOf(arrow.Null), `[[null,null],null,[]]`),
@@ -248,7 +243,7 @@ func TestForCuDFTakesEmptyAndNestedTypes(t *testing.T) {
 
 // An extension type is its storage to libcudf, and that is what is accepted or changed.
 func TestForCuDFGivesTheStorageOfExtensions(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	storage := trees.FromJSON(t, arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int8), `[[1,2],null,[3,4]]`)
 	ext := extensions.NewOpaqueType(storage.DataType(), "point", "us")
 	arr := array.NewExtensionArrayWithStorage(ext, storage)

@@ -82,7 +82,7 @@ func TestEachCallOfAFunctionFails(t *testing.T) {
 			failed := 0
 			for _, core := range []bool{false, true} {
 				trip := func() error {
-					of := l.UploadOn(t, gpu, newStream(t, gpu))
+					of := l.UploadOn(t, gpu, cudatest.NewStream(t, gpu))
 					defer of.Mem.Release()
 					m.Sim.ResetCounters()
 					if !core {
@@ -93,7 +93,7 @@ func TestEachCallOfAFunctionFails(t *testing.T) {
 				}
 				require.NoError(t, trip())
 				for _, fault := range cudatest.Faults(m.Sim.Report().Calls) {
-					of := l.UploadOn(t, gpu, newStream(t, gpu))
+					of := l.UploadOn(t, gpu, cudatest.NewStream(t, gpu))
 					dev := device.Device(gpu)
 					if core {
 						dev = coreDevice{gpu}
@@ -122,7 +122,7 @@ func TestContextsDevicesAndStreams(t *testing.T) {
 	cancel()
 	for name, do := range functions {
 		t.Run(name, func(t *testing.T) {
-			of := l.UploadOn(t, gpu, newStream(t, gpu))
+			of := l.UploadOn(t, gpu, cudatest.NewStream(t, gpu))
 			assert.ErrorIs(t, do(ended, of, gpu), context.Canceled)
 			require.NoError(t, do(t.Context(), of, gpu))
 			elsewhere := of
@@ -136,12 +136,12 @@ func TestContextsDevicesAndStreams(t *testing.T) {
 	var none context.Context
 	_, err := ToHost(none, of, nil, nil)
 	assert.ErrorContains(t, err, "cdevice: copy: ctx = nil, want a context")
-	other := newStream(t, m.GPUs[1])
+	other := cudatest.NewStream(t, m.GPUs[1])
 	_, err = ToHost(t.Context(), of, nil, other)
 	assert.ErrorContains(t, err, "cdevice: copy: WithStream = a stream of cuda:1, want a stream of cuda:0")
 	assert.ErrorContains(t, released(ToDevice(t.Context(), of, gpu, other)), "cdevice: copy: WithStream = a stream of cuda:1, want a stream of cuda:0")
 	assert.NoError(t, released(ToDevice(t.Context(), of, m.GPUs[1], other)), "the device that is copied to")
-	assert.NoError(t, released(ToDevice(t.Context(), of, m.GPUs[1], newStream(t, gpu))), "the device that is copied from")
+	assert.NoError(t, released(ToDevice(t.Context(), of, m.GPUs[1], cudatest.NewStream(t, gpu))), "the device that is copied from")
 	require.NoError(t, m.GPUs[1].Flush(t.Context()))
 }
 
@@ -155,7 +155,7 @@ func (f failing) Allocate(int) []byte { panic(f.value) }
 
 // An allocator without memory is an error, and nothing is lost.
 func TestAllocatorWithoutMemory(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	full := errors.New("the memory is full")
 	for _, of := range []tree.Tree{lists(t).Tree, lists(t).Upload(t, gpu)} {
 		_, err := ToHost(t.Context(), of, failing{value: full}, nil)
@@ -177,7 +177,7 @@ func TestGPUCopiesOfACoreDevice(t *testing.T) {
 		if remote {
 			of = l.Upload(t, gpu)
 		}
-		s := newStream(t, gpu)
+		s := cudatest.NewStream(t, gpu)
 		open := func() {}
 		if !remote { // else the copy reads offsets behind the work of the stream
 			open = m.Hold(t, s)

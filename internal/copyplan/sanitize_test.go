@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -125,7 +124,7 @@ func isSanitized(t *testing.T, arr arrow.Array) {
 // What is below nulls goes, what is not stays: on the way to libcudf, and back through FromCuDF. What is fit is not
 // copied.
 func TestForCuDFSanitizes(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	for name, c := range unsanitizedArrays(t) {
 		t.Run(name, func(t *testing.T) {
 			whole := copiedTo(t, gpu, c[0])
@@ -163,14 +162,11 @@ func TestSlicesAreCopiedWithZerosBehindThem(t *testing.T) {
 			b.AppendNull()
 		}
 	}
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	whole := copiedTo(t, gpu, b.NewArray())
 	for _, n := range []int64{3, 8, 24, 500, 601, 992} {
 		part := trees.Slice(whole, 0, n)
-		copied, err := ToDevice(t.Context(), part, gpu, nil)
-		require.NoError(t, err)
-		defer copied.Mem.Release()
-		for name, of := range map[string]tree.Tree{"ForCuDF": forCuDF(t, part, false), "ToDevice": copied} {
+		for name, of := range map[string]tree.Tree{"ForCuDF": forCuDF(t, part, false), "ToDevice": copyOf(t, part, gpu)} {
 			for k, used := range []int64{(n + 7) / 8, n * 4} {
 				at := of.Nodes[0].Buffers[k]
 				if at == 0 {
@@ -187,18 +183,16 @@ func TestSlicesAreCopiedWithZerosBehindThem(t *testing.T) {
 func readFrom(t *testing.T, of tree.Tree, at uintptr, size int64) []byte {
 	t.Helper()
 	host := make([]byte, size)
-	s, err := of.At.Dev.NewStream()
-	require.NoError(t, err)
+	s := cudatest.NewStream(t, of.At.Dev)
 	require.NoError(t, of.At.WaitOn(s))
 	require.NoError(t, of.At.Dev.Copy([]device.Range{{Dst: device.Ptr(abi.AddressOf(host)), Src: device.Ptr(at), Size: size}}, s))
 	require.NoError(t, s.Synchronize(t.Context()))
-	require.NoError(t, s.Close())
 	return host
 }
 
 // Offsets and indices of a producer that is not to be trusted are errors where a column is rebuilt.
 func TestForCuDFOfInconsistentArrays(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := oneGPU(t)
 	int8s, text := arrow.PrimitiveTypes.Int8, arrow.BinaryTypes.String
 	holes := trees.NullAt(trees.FromJSON(t, text, `["x","y"]`), 1)
 	const offsets = "array.offsets[0] = 0 to 9, want an ascending range within 0 to "

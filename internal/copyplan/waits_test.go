@@ -24,14 +24,6 @@ import (
 // Pairs of accesses that only a wait of this package orders. No stream is held back: the simulator reports a pair
 // without its wait, in either order of the two.
 
-func newStream(t *testing.T, dev device.Device) device.Stream {
-	t.Helper()
-	s, err := dev.NewStream()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
-
 // pending has the values of an array in memory of a device that work on a stream is still writing, and an event behind
 // that work. The caller releases it.
 func pending(t *testing.T, dev device.Device, s device.Stream, arr arrow.Array) tree.Tree {
@@ -76,7 +68,7 @@ func TestGPUReadsWaitForTheEvent(t *testing.T) {
 			if of.At.CPUAccessible() { // it is not for such memory
 				return of.At.Synchronize(t.Context())
 			}
-			return EachOnHost(t.Context(), of, func(int, uintptr, int64) error { return nil }, func(n *tree.Node) error {
+			return EachOnHost(t.Context(), of, anySize, func(n *tree.Node) error {
 				assert.EqualValues(t, 1, hostread.CountNulls(n))
 				return nil
 			})
@@ -86,7 +78,7 @@ func TestGPUReadsWaitForTheEvent(t *testing.T) {
 		for _, dev := range m.Devices(t) {
 			for name, read := range reads {
 				t.Run(dev.ID().String()+"/"+name, func(t *testing.T) {
-					of := pending(t, dev, newStream(t, dev), nested)
+					of := pending(t, dev, cudatest.NewStream(t, dev), nested)
 					assert.NoError(t, read(t, of))
 					for i, size := range []int64{1, 16} { // what the host has read, where it can
 						if dev.CPUAccessible() {
@@ -106,14 +98,14 @@ func TestGPUCopiesKeepTheirSourceAndAreFreedBehindThemselves(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, from := range m.Devices(t) {
 			for _, to := range m.Devices(t) {
-				source := pending(t, from, newStream(t, from), numbers)
-				copied, err := ToDevice(t.Context(), source, to, newStream(t, to))
+				source := pending(t, from, cudatest.NewStream(t, from), numbers)
+				copied, err := ToDevice(t.Context(), source, to, cudatest.NewStream(t, to))
 				require.NoError(t, err)
 				source.Mem.Release()
 				sameOnHost(t, numbers, copied)
 				copied.Mem.Release()
 
-				unread, err := ToDevice(t.Context(), trees.Of(t, numbers), to, newStream(t, to))
+				unread, err := ToDevice(t.Context(), trees.Of(t, numbers), to, cudatest.NewStream(t, to))
 				require.NoError(t, err)
 				unread.Mem.Release()
 				require.NoError(t, from.Flush(t.Context()))
@@ -141,7 +133,7 @@ func TestGPUPageLockedColumnsAreKeptUntilRead(t *testing.T) {
 			source := trees.Taking(t, b.NewArray())
 			b.Release()
 			source.At = tree.Location{ID: dev.ID(), Dev: dev}
-			there, err := ToDevice(t.Context(), source, gpu, newStream(t, gpu))
+			there, err := ToDevice(t.Context(), source, gpu, cudatest.NewStream(t, gpu))
 			require.NoError(t, err)
 			source.Mem.Release()
 			var next [][]byte // one of them would be the memory, if it were given back
@@ -168,7 +160,7 @@ func TestGPUCopiesReadBehindTheWorkOfTheirStream(t *testing.T) {
 		for _, dev := range m.Devices(t) {
 			for _, to := range append([]*cudaalloc.Device{nil}, m.GPUs...) {
 				all := trees.LooseOf(t, words).Upload(t, dev)
-				s := newStream(t, dev)
+				s := cudatest.NewStream(t, dev)
 				require.NoError(t, dev.Memset(device.Ptr(all.Nodes[0].Buffers[1]), 0, 5*4, s))
 				part := trees.Slice(all, 1, 4)
 				if to != nil && !dev.CPUAccessible() { // a copy of memory of the CPU does not wait for it
@@ -210,7 +202,7 @@ func TestGPUAbandonedCopiesKeepTheirMemory(t *testing.T) {
 			require.NoError(t, there.At.Synchronize(t.Context()))
 			sameOnHost(t, large, there)
 			require.NoError(t, gpu.Trim(t.Context()))
-			s := newStream(t, gpu)
+			s := cudatest.NewStream(t, gpu)
 			open := m.Hold(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
 			wait := make(chan error, 1)
