@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"unsafe"
@@ -125,16 +124,6 @@ func TestReallocateKeepsAndZeroes(t *testing.T) {
 	assert.Equal(t, Use{Peak: use.Peak, Held: use.Held, Cached: use.Held, Total: use.Total}, use)
 	assert.Positive(t, use.Total)
 	assert.Zero(t, fallback)
-}
-
-func TestWhatIsFreedIsUsedAgain(t *testing.T) {
-	src := newCPU()
-	a := over(src, 0)
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 10_000 {
-		a.Free(a.Allocate(1 + r.IntN(1<<20)))
-	}
-	assert.LessOrEqual(t, src.made, len(tiers))
 }
 
 // Errors of the limit and of the source are those of the allocator.

@@ -33,32 +33,22 @@ type memories struct {
 
 func memoriesOf(t *testing.T, m *cudatest.Machine) (x memories) {
 	t.Helper()
-	gpu, second := m.GPUs[0], m.GPUs[1]
-	allocate := func(d *cudaalloc.Device, size int64) device.Ptr {
-		mem, err := d.Allocate(t.Context(), size, nil)
-		require.NoError(t, err)
-		require.NoError(t, d.Own().Legacy().Synchronize(t.Context()))
-		t.Cleanup(func() { assert.NoError(t, mem.Free(nil)) })
-		return mem.Ptr()
-	}
-	x.gpu, x.second = allocate(gpu, 20), allocate(second, 4096)
+	gpu, second := m.On(t, m.GPUs[0]), m.On(t, m.GPUs[1])
+	allocate := func(d *cudaalloc.Device, size int64) device.Ptr { return m.On(t, d).Ready(size).Ptr() }
+	x.gpu, x.second = allocate(gpu.Device, 20), allocate(second.Device, 4096)
 	x.pinned, x.managed = allocate(gpu.Pinned(), 64), allocate(gpu.Managed(), 64)
 	x.secondPinned, x.secondManaged = allocate(second.Pinned(), 64), allocate(second.Managed(), 64)
-	gone, err := gpu.Allocate(t.Context(), 4096, nil)
-	require.NoError(t, err)
+	gone := gpu.Memory(4096, nil)
 	x.freed = gone.Ptr()
 	require.NoError(t, gone.Free(nil))
 	plain, registered := mapped[byte](t, 4096), mapped[byte](t, 4096)
-	r, err := hostpinned.Register(gpu, registered)
+	r, err := hostpinned.Register(gpu.Device, registered)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.Unregister(context.Background())) })
 	x.plain, x.registered = device.Ptr(abi.AddressOf(plain)), device.Ptr(abi.AddressOf(registered))
-	foreign, err := second.NewEvent()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, foreign.Close()) })
 	destroyed, err := gpu.NewEvent()
 	require.NoError(t, err)
-	x.foreign, x.destroyed = foreign.Handle(), destroyed.Handle()
+	x.foreign, x.destroyed = second.Event(second.Legacy()).Handle(), destroyed.Handle()
 	require.NoError(t, destroyed.Close())
 	require.NoError(t, gpu.Trim(t.Context()))
 	return x

@@ -126,11 +126,10 @@ func TestLargeContentsAskTheContext(t *testing.T) {
 
 // The same of memory that the CPU cannot access: between calls of the driver, and in the middle of what was read.
 func TestLargeContentsOfADeviceAskTheContext(t *testing.T) {
-	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	gpu := cudatest.SimulatedGPU(t, cudasim.Options{})
 	const rows = 1 << 22
-	m, err := gpu.Allocate(t.Context(), 16*(rows+1), nil)
-	require.NoError(t, err)
-	require.NoError(t, gpu.Memset(m.Ptr(), 0, m.Size(), nil))
+	m := gpu.Memory(16*(rows+1), nil)
+	gpu.Fill(m.Ptr(), 0, m.Size(), nil)
 	require.NoError(t, gpu.Legacy().Synchronize(t.Context()))
 	zeros, i8 := uintptr(m.Ptr()), arrow.PrimitiveTypes.Int8
 	one, wide := trees.Leaf(1, 0, zeros), trees.Leaf(1, 0)
@@ -147,7 +146,7 @@ func TestLargeContentsOfADeviceAskTheContext(t *testing.T) {
 		"buffers":     {arrow.StructOf(fields...), wide, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := trees.Make(gpu, row.dt, row.node)
+			of := trees.Make(gpu.Device, row.dt, row.node)
 			whole := &lookedAt{Context: t.Context()}
 			require.NoError(t, Tree(whole, of))
 			assert.GreaterOrEqual(t, whole.looks, 8, "for millions of elements, or thousands of buffers")
@@ -162,7 +161,6 @@ func TestLargeContentsOfADeviceAskTheContext(t *testing.T) {
 			require.NoError(t, gpu.Flush(t.Context()))
 		})
 	}
-	require.NoError(t, m.Free(nil))
 }
 
 // However many views share how much, the cost is that of the views and of the bytes.
