@@ -44,18 +44,8 @@ Status Start(ArrowArrayStream* source, ArrowDeviceType type, int64_t device_id, 
   return Status::OK();
 }
 
-Status WaitForEnd(Producer* producer) {
-  if (producer->done.Wait(peer::kPatience)) return Status::OK();
-  return Status::UnknownError("the producer did not come to its end");
-}
-
-Status Wait(Producer* producer) {
-  ARROW_RETURN_NOT_OK(WaitForEnd(producer));
-  return producer->done.status();
-}
-
 Status Close(Producer* producer) {
-  ARROW_RETURN_NOT_OK(WaitForEnd(producer));
+  if (!producer->done.Wait(peer::kPatience)) return Status::UnknownError("the producer did not come to its end");
   producer->done = Future<>();
   ARROW_RETURN_NOT_OK(producer->exports->Shutdown());
   ARROW_RETURN_NOT_OK(producer->reads->Shutdown());
@@ -72,9 +62,6 @@ char* cpp_producer_start(ArrowArrayStream* source, int32_t device_type, int64_t 
                          int32_t status, const char* message, ArrowAsyncDeviceStreamHandler* handler, Producer** out) {
   return peer::Answer(Start(source, device_type, device_id, {fails_after, status, message}, handler, out));
 }
-
-// Waits for the end, and returns the result of Arrow's future.
-char* cpp_producer_wait(Producer* producer) { return peer::Answer(Wait(producer)); }
 
 // Waits for the end, and for the threads.
 char* cpp_producer_close(Producer* producer) { return peer::Answer(Close(producer)); }

@@ -63,7 +63,6 @@ for _name, _arguments in {
     "cpp_consumer_wait_for_release": [_address],
     "cpp_consumer_close": [_address],
     "cpp_producer_start": [*_source, _address, _out_address],
-    "cpp_producer_wait": [_address],
     "cpp_producer_close": [_address],
 }.items():
     _function = getattr(_lib, _name)
@@ -272,10 +271,6 @@ class Producer(_Handle):
     def __init__(self, reader, handler, device_type=abi.CPU, device_id=-1, fails_after=None, status="Invalid", message=""):
         plain, arguments = _source_arguments(reader, device_type, device_id, fails_after, status, message)
         super().__init__(_create("producer_start", *arguments, handler))
-
-    def wait(self):
-        """Waits for the end of the stream, and raises the error that it ended with."""
-        _call("producer_wait", self._handle)
 
     def _end(self, handle):
         _call("producer_close", handle)
