@@ -40,38 +40,27 @@ func TestCancel(t *testing.T) {
 func TestCancelledNext(t *testing.T) {
 	nothingIsLeft(t)
 	let := make(chan struct{})
-	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
-		b.Retain()
-		n := int64(0)
-		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
-			<-let
-			assert.NoError(t, ctx.Err(), "the context lives as long as the reader")
-			n++
-			return b.Slice(0, n)
-		}, b.Release)
+	registerStream(t, "slow", func(ctx context.Context, n int) (int64, error) {
+		<-let
+		assert.NoError(t, ctx.Err(), "the context lives as long as the reader")
+		return int64(n), nil
 	})
 	stream := ask(t, "slow", exported(t, 1, 2, 3)).value.(replied)
 	number, _ := server{}.Call(request(t, ".next", own1(stream.handle)), time.Millisecond)
 	require.NotZero(t, number)
 	server{}.Cancel(number)
 	close(let)
-	for i := range 2 {
-		next := ask(t, ".next", own1(stream.handle)).value.(replied)
-		assert.EqualValues(t, i+1, next.rows)
-		server{}.Release(next.handle)
-	}
+	readNext(t, stream, 1)
+	readNext(t, stream, 2)
 	server{}.Release(stream.handle)
 }
 
 // A call that was cancelled before it began reads nothing: the stream may be closed by then, and its context has ended.
 func TestCancelledBeforeItBegins(t *testing.T) {
 	nothingIsLeft(t)
-	register(t, "stream", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
-		b.Retain()
-		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
-			t.Error("a batch was read")
-			return nil, io.EOF
-		}, b.Release)
+	registerStream(t, "stream", func(context.Context, int) (int64, error) {
+		t.Error("a batch was read")
+		return 0, io.EOF
 	})
 	stream := ask(t, "stream", exported(t, 1)).value.(replied)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,42 +76,34 @@ func TestCancelledBeforeItBegins(t *testing.T) {
 func TestInterruptedReadAll(t *testing.T) {
 	nothingIsLeft(t)
 	let, third := make(chan error), make(chan struct{})
-	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
-		b.Retain()
-		n := int64(0)
-		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
-			if n++; n == 3 {
-				close(third)
+	rows := int64(0)
+	registerStream(t, "slow", func(_ context.Context, n int) (int64, error) {
+		if n == 3 {
+			close(third)
+		}
+		if n > 2 {
+			if err := <-let; err != nil {
+				return 0, err
 			}
-			if n > 2 {
-				if err := <-let; err != nil {
-					return nil, err
-				}
-			}
-			return b.Slice(0, n)
-		}, b.Release)
+		}
+		rows++
+		return rows, nil
 	})
 	stream := ask(t, "slow", exported(t, 1, 2, 3, 4)).value.(replied)
 	number, _ := server{}.Call(request(t, ".read_all", own1(stream.handle)), 0)
 	require.NotZero(t, number)
 	<-third
 	server{}.Cancel(number)
-	read := func(rows int64) {
-		t.Helper()
-		next := ask(t, ".next", own1(stream.handle)).value.(replied)
-		assert.Equal(t, rows, next.rows)
-		server{}.Release(next.handle)
-	}
-	read(1)
-	read(2)
+	readNext(t, stream, 1)
+	readNext(t, stream, 2)
 	let <- nil
-	read(3)
+	readNext(t, stream, 3)
 	go func() {
 		let <- nil
 		let <- errors.New("lost the file")
 	}()
 	assert.Contains(t, ask(t, ".read_all", own1(stream.handle)).text, "lost the file")
-	read(4)
+	readNext(t, stream, 4)
 	assert.Contains(t, ask(t, ".next", own1(stream.handle)).text, "lost the file")
 	server{}.Release(stream.handle)
 }

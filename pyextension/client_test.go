@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"context"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -29,6 +30,32 @@ func register(t *testing.T, name string, f any, opts ...Option) {
 		functions.all, functions.failed = nil, nil
 	})
 	require.NoError(t, Check())
+}
+
+// registerStream registers a function whose result is a stream of slices of its argument. next returns the number of rows
+// of the n-th slice, n from 1 on, or an error; ctx is that of the function.
+func registerStream(t *testing.T, name string, next func(ctx context.Context, n int) (rows int64, err error)) {
+	t.Helper()
+	register(t, name, func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+		b.Retain()
+		n := 0
+		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
+			n++
+			rows, err := next(ctx, n)
+			if err != nil {
+				return nil, err
+			}
+			return b.Slice(0, rows)
+		}, b.Release)
+	})
+}
+
+// readNext reads a batch of so many rows of a stream, and releases it.
+func readNext(t *testing.T, stream replied, rows int64) {
+	t.Helper()
+	next := ask(t, ".next", own1(stream.handle)).value.(replied)
+	assert.Equal(t, rows, next.rows)
+	server{}.Release(next.handle)
 }
 
 // request makes a request. Its arguments are values that encoder.value accepts, and arrows.

@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
@@ -25,18 +25,11 @@ import (
 // stream is the result of a function: a reader of batches of one row, then of an error if it is not nil.
 func stream(t *testing.T, batches int, end error) replied {
 	t.Helper()
-	register(t, "stream", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
-		b.Retain()
-		left := batches
-		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
-			if left--; left >= 0 {
-				return b.Slice(0, 1)
-			}
-			if end != nil {
-				return nil, end
-			}
-			return nil, io.EOF
-		}, b.Release)
+	registerStream(t, "stream", func(_ context.Context, n int) (int64, error) {
+		if n <= batches {
+			return 1, nil
+		}
+		return 0, cmp.Or(end, io.EOF)
 	})
 	return ask(t, "stream", exported(t, 7)).value.(replied)
 }
@@ -147,9 +140,7 @@ func TestAsynchronousResults(t *testing.T) {
 			})
 			got := ask(t, "f", exported(t, 7))
 			if o, is := got.value.(replied); is {
-				next := ask(t, ".next", own1(o.handle)).value.(replied)
-				assert.EqualValues(t, 1, next.rows)
-				server{}.Release(next.handle)
+				readNext(t, o, 1)
 				server{}.Release(o.handle)
 			}
 			assert.Equal(t, c.want, got.text)

@@ -175,18 +175,15 @@ func TestResultThatContainsItself(t *testing.T) {
 // Code of a stream that ends its goroutine ends the stream, and nothing waits for it.
 func TestGoexitInAStream(t *testing.T) {
 	nothingIsLeft(t)
-	register(t, "exits", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
-		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
-			runtime.Goexit()
-			return nil, nil
-		}, nil)
+	registerStream(t, "exits", func(context.Context, int) (int64, error) {
+		runtime.Goexit()
+		return 0, nil
 	})
-	stream := ask(t, "exits", exported(t, 1)).value.(replied)
-	assert.Contains(t, ask(t, ".next", own1(stream.handle)).text, "runtime.Goexit")
-	server{}.Release(stream.handle)
-	stream = ask(t, "exits", exported(t, 1)).value.(replied)
-	assert.Contains(t, ask(t, ".read_all", own1(stream.handle)).text, "runtime.Goexit")
-	server{}.Release(stream.handle)
+	for _, method := range []string{".next", ".read_all"} {
+		stream := ask(t, "exits", exported(t, 1)).value.(replied)
+		assert.Contains(t, ask(t, method, own1(stream.handle)).text, "runtime.Goexit")
+		server{}.Release(stream.handle)
+	}
 }
 
 // Arrow-go cannot make every type of nulls; a table without batches has an array of any type.
