@@ -18,31 +18,14 @@ import (
 
 // The plan of a schema accepts the structs that the parser accepts, and makes the same nodes of them.
 func TestPlansAcceptWhatTheParserAccepts(t *testing.T) {
-	accepted := map[string]int{} // by the types of columns
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 60_000 {
-		c := choices{byte(i)}
-		for range 60 {
-			c = append(c, byte(random.Uint32()))
-		}
-		if name, ok := compareStructs(t, c); ok {
-			accepted[name]++
-		}
-		if t.Failed() {
-			t.Fatalf("of the bytes %q", []byte(c))
-		}
-	}
+	accepted := acceptedOf(t, rand.New(rand.NewPCG(1, 2)), 60_000, 60, compareStructs)
 	for _, dt := range types {
 		assert.GreaterOrEqual(t, accepted[dt.String()], 5, "%s", dt)
 	}
 }
 
 func FuzzPlansAcceptWhatTheParserAccepts(f *testing.F) {
-	for i := range types {
-		f.Add([]byte{byte(i)})
-		f.Add([]byte{byte(i), 1, 2, 1, 2, 3, 1, 0, 2, 1, 1, 2, 3, 3, 2, 1})
-	}
-	f.Fuzz(func(t *testing.T, bytes []byte) { compareStructs(t, bytes) })
+	fuzz(f, compareStructs)
 }
 
 // compareStructs makes and changes the struct of a record batch, and compares what both paths say of it. It returns the

@@ -2,6 +2,8 @@ package cstruct
 
 import (
 	"math"
+	"math/rand/v2"
+	"testing"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -22,6 +24,34 @@ func (c *choices) below(n int) int {
 	v := (*c)[0]
 	*c = (*c)[1:]
 	return int(v) % n
+}
+
+// acceptedOf runs a comparison with n random choices, and counts those that it accepts by type.
+func acceptedOf(t *testing.T, random *rand.Rand, n, size int, compare func(*testing.T, choices) (string, bool)) map[string]int {
+	t.Helper()
+	accepted := map[string]int{}
+	for i := range n {
+		c := choices{byte(i)}
+		for range size {
+			c = append(c, byte(random.Uint32()))
+		}
+		if name, ok := compare(t, c); ok {
+			accepted[name]++
+		}
+		if t.Failed() {
+			t.Fatalf("of the bytes %q", []byte(c))
+		}
+	}
+	return accepted
+}
+
+// fuzz runs a comparison with the choices of a fuzzer.
+func fuzz(f *testing.F, compare func(*testing.T, choices) (string, bool)) {
+	for i := range types {
+		f.Add([]byte{byte(i)})
+		f.Add([]byte{byte(i), 1, 2, 1, 2, 3, 1, 0, 2, 1, 1, 2, 3, 3, 2, 1})
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) { compare(t, bytes) })
 }
 
 // types are those of the cases.

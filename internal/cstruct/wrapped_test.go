@@ -20,20 +20,7 @@ import (
 
 // Array data that Accept accepts is accepted by DataParser, and is exported as its nodes are.
 func TestAcceptedDataIsExportedAsItsNodes(t *testing.T) {
-	accepted := map[string]int{}
-	random := rand.New(rand.NewPCG(3, 4))
-	for i := range 40_000 {
-		c := choices{byte(i)}
-		for range 100 {
-			c = append(c, byte(random.Uint32()))
-		}
-		if name, ok := compareData(t, c); ok {
-			accepted[name]++
-		}
-		if t.Failed() {
-			t.Fatalf("of the bytes %q", []byte(c))
-		}
-	}
+	accepted := acceptedOf(t, rand.New(rand.NewPCG(3, 4)), 40_000, 100, compareData)
 	for _, dt := range types {
 		p, err := layout.PlanOf(arrow.NewSchema([]arrow.Field{{Name: "a", Type: dt}}, nil))
 		require.NoError(t, err)
@@ -44,11 +31,7 @@ func TestAcceptedDataIsExportedAsItsNodes(t *testing.T) {
 }
 
 func FuzzAcceptedDataIsExportedAsItsNodes(f *testing.F) {
-	for i := range types {
-		f.Add([]byte{byte(i)})
-		f.Add([]byte{byte(i), 1, 2, 1, 2, 3, 1, 0, 2, 1, 1, 2, 3, 3, 2, 1})
-	}
-	f.Fuzz(func(t *testing.T, bytes []byte) { compareData(t, bytes) })
+	fuzz(f, compareData)
 }
 
 // column is an array that is nothing but its data.

@@ -53,11 +53,11 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 		} {
 			p, unmap := writable(t)
 			cudatest.Fill(cudatest.At(p, mappedSize), 7)
-			ended := make(chan struct{})
+			ended := make(chan struct{}, 1)
 			mem, err := g.RegisterMemory(p, mappedSize, false, func() {
 				unmap()
 				time.Sleep(10 * time.Millisecond) // which a Flush that does not wait would not see
-				close(ended)
+				ended <- struct{}{}
 			})
 			require.NoError(t, err)
 			assert.True(t, g.PageLocked(p, mappedSize))
@@ -73,18 +73,10 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 			require.NoError(t, free(mem, s), name)
 			assert.Zero(t, g.ReadStats().WaitingBytes, "nobody gets memory back")
 			assert.ErrorContains(t, mem.FreeAfter(nil), "freed twice")
-			select {
-			case <-ended:
-				t.Error("the copy has not begun")
-			default:
-			}
+			assert.Empty(t, ended, "the copy has not begun")
 			open()
 			require.NoError(t, g.Flush(background))
-			select {
-			case <-ended:
-			default:
-				t.Error("Flush has not waited for the function")
-			}
+			assert.Len(t, ended, 1, "Flush has waited for the function")
 			assert.False(t, g.PageLocked(p, mappedSize))
 			assert.Zero(t, g.ReadStats().Registered.Live)
 			g.Holds(7, own.Ptr(), mappedSize, s)

@@ -217,10 +217,6 @@ static int run_on_threads(void* (*run)(void*), void* argument, int threads) {
   return err;
 }
 
-int cpeer_cancel_on_threads(struct ArrowAsyncProducer* p, int threads) {
-  return run_on_threads(call_producer, &(struct call){p, 0}, threads);
-}
-
 int cpeer_request_on_threads(struct ArrowAsyncProducer* p, int64_t n, int threads) {
   return run_on_threads(call_producer, &(struct call){p, n}, threads);
 }
@@ -421,9 +417,7 @@ static void* send_now(void* argument) {
 }
 
 static int send_on_thread(struct sending s) {
-  pthread_t thread;
-  int err = pthread_create(&thread, NULL, send_now, &s);
-  if (err == 0) err = pthread_join(thread, NULL);
+  int err = cpeer_on_thread(send_now, &s);
   return err != 0 ? -err : s.code;
 }
 

@@ -162,7 +162,7 @@ func (p Producers) RequestOnThreads(n int64, threads int) error {
 
 // CancelOnThreads calls cancel on so many new threads at once, 64 at most.
 func (p Producers) CancelOnThreads(threads int) error {
-	return waited(C.cpeer_cancel_on_threads(p.p, C.int(threads)))
+	return waited(C.cpeer_request_on_threads(p.p, 0, C.int(threads)))
 }
 
 // CallAllOnThreads calls request, then cancel, of all producers, on each of so many new threads at

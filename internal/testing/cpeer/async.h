@@ -51,10 +51,9 @@ void cpeer_consumer_free(struct cpeer_consumer* c);
 int cpeer_wait_tasks(struct cpeer_consumer* c, int64_t n);
 int cpeer_wait_released(struct cpeer_consumer* c);
 int cpeer_wait_event(struct cpeer_consumer* c, int event);
-/* Call the producer, on this thread or on so many others at once. */
+/* Call the producer, on this thread or on so many others at once, which cancel if n is 0. */
 void cpeer_request(struct ArrowAsyncProducer* p, int64_t n);
 void cpeer_cancel(struct ArrowAsyncProducer* p);
-int cpeer_cancel_on_threads(struct ArrowAsyncProducer* p, int threads);
 int cpeer_request_on_threads(struct ArrowAsyncProducer* p, int64_t n, int threads);
 /* Calls request, then cancel, of n producers, on each of so many threads at once. */
 int cpeer_call_all_on_threads(struct ArrowAsyncProducer** all, int64_t n, int threads);

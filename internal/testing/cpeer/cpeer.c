@@ -14,16 +14,18 @@ void cpeer_count_schema_release(struct ArrowSchema* schema) {
   schema->release = NULL;
 }
 
+int cpeer_on_thread(void* (*run)(void*), void* argument) {
+  pthread_t thread;
+  int err = pthread_create(&thread, NULL, run, argument);
+  return err != 0 ? err : pthread_join(thread, NULL);
+}
+
 static void* release_array(void* array) {
   ((struct ArrowArray*)array)->release(array);
   return NULL;
 }
 
-int cpeer_release_array_on_thread(struct ArrowArray* array) {
-  pthread_t thread;
-  int err = pthread_create(&thread, NULL, release_array, array);
-  return err != 0 ? err : pthread_join(thread, NULL);
-}
+int cpeer_release_array_on_thread(struct ArrowArray* array) { return cpeer_on_thread(release_array, array); }
 
 void cpeer_release_array_twice(struct ArrowArray* array) {
   void (*release)(struct ArrowArray*) = array->release;
@@ -51,9 +53,7 @@ static void* run_call(void* p) {
 
 int cpeer_call_on_thread(int (*f)(void*, void*), void* a, void* b, int* result) {
   struct call c = {f, a, b, 0};
-  pthread_t thread;
-  int err = pthread_create(&thread, NULL, run_call, &c);
-  if (err == 0) err = pthread_join(thread, NULL);
+  int err = cpeer_on_thread(run_call, &c);
   *result = c.result;
   return err;
 }

@@ -1,10 +1,10 @@
 #include "dlpack.h"
 
+#include "cpeer.h"
+
 #include <errno.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static void count(struct cpeer_tensor* t, void* self, void* expected) {
@@ -60,27 +60,18 @@ static void* call_versioned(void* t) {
   return NULL;
 }
 
-static int on_thread(void* (*call)(void*), void* tensor) {
-  pthread_t thread;
-  int err = pthread_create(&thread, NULL, call, tensor);
-  return err != 0 ? err : pthread_join(thread, NULL);
+int cpeer_delete_on_thread(DLManagedTensor* tensor) { return cpeer_on_thread(call_legacy, tensor); }
+
+int cpeer_delete_versioned_on_thread(DLManagedTensorVersioned* tensor) {
+  return cpeer_on_thread(call_versioned, tensor);
 }
-
-int cpeer_delete_on_thread(DLManagedTensor* tensor) { return on_thread(call_legacy, tensor); }
-
-int cpeer_delete_versioned_on_thread(DLManagedTensorVersioned* tensor) { return on_thread(call_versioned, tensor); }
 
 int cpeer_delete_in_fork(DLManagedTensorVersioned* tensor, int seconds) {
   pid_t child = fork();
   if (child < 0) return errno;
   if (child == 0) {
-    alarm((unsigned)seconds);
     tensor->deleter(tensor);
     _exit(0);
   }
-  int status;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return errno;
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : ETIMEDOUT;
+  return cpeer_wait_for_child(child, seconds);
 }

@@ -1,5 +1,7 @@
 #include "fork.h"
 
+#include "cpeer.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -31,8 +33,7 @@ static struct cpeer_forked use(struct ArrowDeviceArray* array, struct ArrowDevic
   return found;
 }
 
-/* Waits for the child, and ends it where it takes too long. */
-static int wait_for(pid_t child, int seconds) {
+int cpeer_wait_for_child(pid_t child, int seconds) {
   const struct timespec nap = {0, 1000000};
   for (int i = 0; i < seconds * 1000; i++) {
     int status;
@@ -55,7 +56,7 @@ int cpeer_use_in_fork(struct ArrowDeviceArray* array, struct ArrowDeviceArrayStr
     _exit(write(ends[1], &answer, sizeof answer) != (ssize_t)sizeof answer);
   }
   close(ends[1]);
-  int err = child < 0 ? EAGAIN : wait_for(child, seconds);
+  int err = child < 0 ? EAGAIN : cpeer_wait_for_child(child, seconds);
   if (err == 0 && read(ends[0], found, sizeof *found) != (ssize_t)sizeof *found) err = EPROTO;
   close(ends[0]);
   return err;

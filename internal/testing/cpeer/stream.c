@@ -1,7 +1,8 @@
 #include "stream.h"
 
+#include "cpeer.h"
+
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +136,5 @@ static void* run(void* p) {
 
 int cpeer_stream_drain(struct ArrowArrayStream* stream, struct cpeer_drained* out) {
   struct job job = {stream, out};
-  pthread_t thread;
-  int err = pthread_create(&thread, NULL, run, &job);
-  return err != 0 ? err : pthread_join(thread, NULL);
+  return cpeer_on_thread(run, &job);
 }
