@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -96,59 +97,60 @@ func withMetadata(b []byte) func(*abi.ArrowSchema) {
 	return func(s *abi.ArrowSchema) { s.Metadata = cBytes(b) }
 }
 
-// bad is every way that a tree may be wrong. The text of the error follows
-// "cdevice: import: ArrowSchema".
-var bad = []struct {
+// badFormats are format strings that are refused, by the base and what is wanted in their place.
+var badFormats = []struct {
+	base    arrow.Field
+	want    string
+	formats []string
+}{
+	{leafBase, `a format string`, []string{""}},
+	{leafBase, `UTF-8`, []string{"\xff", "tss:\xff"}},
+	{leafBase, `"c"`, []string{"cc"}},
+	{leafBase, `"n"`, []string{"n:"}},
+	{leafBase, `"i"`, []string{"i "}},
+	{leafBase, `"w:<bytes>"`, []string{"w", "w3", "w:", "w:3,5", "w:3x", "w:+3", "w:03", "w:2147483648"}},
+	{leafBase, `a width of at least 0`, []string{"w:-1"}},
+	{leafBase, `"d:<precision>,<scale>[,<bits>]"`, []string{"d:15", "d:", "d:5,", "d:5,2,128,"}},
+	{leafBase, `32, 64, 128 or 256 bits`, []string{"d:5,2,", "d:5,2,96"}},
+	{leafBase, `a precision from 1 to 38`, []string{"d:0,0", "d:99,2"}},
+	{leafBase, `a precision from 1 to 9`, []string{"d:10,2,32"}},
+	{leafBase, `a precision from 1 to 18`, []string{"d:19,2,64"}},
+	{leafBase, `a precision from 1 to 76`, []string{"d:77,2,256"}},
+	{leafBase, `one of ["tdD" "tdm" "tts" "ttm" "ttu" "ttn" "tDs" "tDm" "tDu" "tDn" "tiM" "tiD" "tin" "tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]`, []string{"t"}},
+	{leafBase, `one of ["tdD" "tdm"]`, []string{"tdd"}},
+	{leafBase, `one of ["tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]`, []string{"tss", "tsx:UTC"}},
+	{leafBase, `"vu"`, []string{"vuu"}},
+	{leafBase, `one of ["+l" "+L" "+vl" "+vL" "+w:<size>" "+s" "+m" "+r" "+us:<id>,<id>..." "+ud:<id>,<id>..."]`, []string{"+"}},
+	{mapBase, `"+m"`, []string{"+mm"}},
+	{listBase, `one of ["+vl" "+vL"]`, []string{"+v"}},
+	{structBase, `one of ["+us:<id>,<id>..." "+ud:<id>,<id>..."]`, []string{"+u", "+ux:0,1"}},
+	{structBase, `"+ud:<id>,<id>..."`, []string{"+ud:x", "+ud:0,"}},
+	{structBase, `type ids from 0 to 127`, []string{"+ud:0,128", "+ud:-1,0"}},
+	{structBase, `each type id once`, []string{"+us:7,7"}},
+	{listBase, `"+w:<size>"`, []string{"+w", "+w:"}},
+	{listBase, `a size of at least 0`, []string{"+w:-1"}},
+}
+
+func init() {
+	for _, row := range badFormats {
+		for _, format := range row.formats {
+			want := fmt.Sprintf(".format = %q, want %s: invalid", format, row.want)
+			bad = append(bad, badTree{"format " + format, row.base, withFormat(format), want})
+		}
+	}
+}
+
+// badTree is a way that a tree may be wrong.
+type badTree struct {
 	name    string
 	base    arrow.Field
 	corrupt func(*abi.ArrowSchema)
-	want    string
-}{
+	want    string // the text of the error behind "cdevice: import: ArrowSchema"
+}
+
+// bad has those of badFormats, too.
+var bad = []badTree{
 	{"format NULL", leafBase, func(s *abi.ArrowSchema) { s.Format = 0 }, `.format = NULL, want a string: invalid`},
-	{"format empty", leafBase, withFormat(""), `.format = "", want a format string: invalid`},
-	{"format not UTF-8", leafBase, withFormat("\xff"), `.format = "\xff", want UTF-8: invalid`},
-	{"format cc", leafBase, withFormat("cc"), `.format = "cc", want "c": invalid`},
-	{"format n:", leafBase, withFormat("n:"), `.format = "n:", want "n": invalid`},
-	{"format i with a blank", leafBase, withFormat("i "), `.format = "i ", want "i": invalid`},
-	{"format w", leafBase, withFormat("w"), `.format = "w", want "w:<bytes>": invalid`},
-	{"format w3", leafBase, withFormat("w3"), `.format = "w3", want "w:<bytes>": invalid`},
-	{"format w:", leafBase, withFormat("w:"), `.format = "w:", want "w:<bytes>": invalid`},
-	{"format w:3,5", leafBase, withFormat("w:3,5"), `.format = "w:3,5", want "w:<bytes>": invalid`},
-	{"format w:3x", leafBase, withFormat("w:3x"), `.format = "w:3x", want "w:<bytes>": invalid`},
-	{"format w:+3", leafBase, withFormat("w:+3"), `.format = "w:+3", want "w:<bytes>": invalid`},
-	{"format w:03", leafBase, withFormat("w:03"), `.format = "w:03", want "w:<bytes>": invalid`},
-	{"format w:-1", leafBase, withFormat("w:-1"), `.format = "w:-1", want a width of at least 0: invalid`},
-	{"format w:2147483648", leafBase, withFormat("w:2147483648"), `.format = "w:2147483648", want "w:<bytes>": invalid`},
-	{"format d:15", leafBase, withFormat("d:15"), `.format = "d:15", want "d:<precision>,<scale>[,<bits>]": invalid`},
-	{"format d:", leafBase, withFormat("d:"), `.format = "d:", want "d:<precision>,<scale>[,<bits>]": invalid`},
-	{"format d:5,", leafBase, withFormat("d:5,"), `.format = "d:5,", want "d:<precision>,<scale>[,<bits>]": invalid`},
-	{"format d:5,2,128,", leafBase, withFormat("d:5,2,128,"), `.format = "d:5,2,128,", want "d:<precision>,<scale>[,<bits>]": invalid`},
-	{"format d:5,2,", leafBase, withFormat("d:5,2,"), `.format = "d:5,2,", want 32, 64, 128 or 256 bits: invalid`},
-	{"format d:5,2,96", leafBase, withFormat("d:5,2,96"), `.format = "d:5,2,96", want 32, 64, 128 or 256 bits: invalid`},
-	{"format d:0,0", leafBase, withFormat("d:0,0"), `.format = "d:0,0", want a precision from 1 to 38: invalid`},
-	{"format d:99,2", leafBase, withFormat("d:99,2"), `.format = "d:99,2", want a precision from 1 to 38: invalid`},
-	{"format d:10,2,32", leafBase, withFormat("d:10,2,32"), `.format = "d:10,2,32", want a precision from 1 to 9: invalid`},
-	{"format d:19,2,64", leafBase, withFormat("d:19,2,64"), `.format = "d:19,2,64", want a precision from 1 to 18: invalid`},
-	{"format d:77,2,256", leafBase, withFormat("d:77,2,256"), `.format = "d:77,2,256", want a precision from 1 to 76: invalid`},
-	{"format t", leafBase, withFormat("t"), `.format = "t", want one of ["tdD" "tdm" "tts" "ttm" "ttu" "ttn" "tDs" "tDm" "tDu" "tDn" "tiM" "tiD" "tin" "tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]: invalid`},
-	{"format tdd", leafBase, withFormat("tdd"), `.format = "tdd", want one of ["tdD" "tdm"]: invalid`},
-	{"format tss", leafBase, withFormat("tss"), `.format = "tss", want one of ["tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]: invalid`},
-	{"format tsx:UTC", leafBase, withFormat("tsx:UTC"), `.format = "tsx:UTC", want one of ["tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]: invalid`},
-	{"format of a zone not UTF-8", leafBase, withFormat("tss:\xff"), `.format = "tss:\xff", want UTF-8: invalid`},
-	{"format vuu", leafBase, withFormat("vuu"), `.format = "vuu", want "vu": invalid`},
-	{"format +", leafBase, withFormat("+"), `.format = "+", want one of ["+l" "+L" "+vl" "+vL" "+w:<size>" "+s" "+m" "+r" "+us:<id>,<id>..." "+ud:<id>,<id>..."]: invalid`},
-	{"format +mm", mapBase, withFormat("+mm"), `.format = "+mm", want "+m": invalid`},
-	{"format +v", listBase, withFormat("+v"), `.format = "+v", want one of ["+vl" "+vL"]: invalid`},
-	{"format +u", structBase, withFormat("+u"), `.format = "+u", want one of ["+us:<id>,<id>..." "+ud:<id>,<id>..."]: invalid`},
-	{"format +ux:0,1", structBase, withFormat("+ux:0,1"), `.format = "+ux:0,1", want one of ["+us:<id>,<id>..." "+ud:<id>,<id>..."]: invalid`},
-	{"format +ud:x", structBase, withFormat("+ud:x"), `.format = "+ud:x", want "+ud:<id>,<id>...": invalid`},
-	{"format +ud:0,", structBase, withFormat("+ud:0,"), `.format = "+ud:0,", want "+ud:<id>,<id>...": invalid`},
-	{"format +ud:0,128", structBase, withFormat("+ud:0,128"), `.format = "+ud:0,128", want type ids from 0 to 127: invalid`},
-	{"format +ud:-1,0", structBase, withFormat("+ud:-1,0"), `.format = "+ud:-1,0", want type ids from 0 to 127: invalid`},
-	{"format +us:7,7", structBase, withFormat("+us:7,7"), `.format = "+us:7,7", want each type id once: invalid`},
-	{"format +w", listBase, withFormat("+w"), `.format = "+w", want "+w:<size>": invalid`},
-	{"format +w:", listBase, withFormat("+w:"), `.format = "+w:", want "+w:<size>": invalid`},
-	{"format +w:-1", listBase, withFormat("+w:-1"), `.format = "+w:-1", want a size of at least 0: invalid`},
 	{"format +w:0", listBase, withFormat("+w:0"), `.format = "+w:0", want a size of at least 1: not implemented`},
 	{"format of a type to come", leafBase, withFormat("q"), `.format = "q": not implemented`},
 	{"format of a nested type to come", listBase, withFormat("+z:3"), `.format = "+z:3": not implemented`},
@@ -271,12 +273,7 @@ func scribble(s *abi.ArrowSchema) {
 }
 
 func TestImportSchemaOfSomethingElse(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		base    arrow.Field
-		corrupt func(*abi.ArrowSchema)
-		want    string
-	}{
+	for _, c := range []badTree{
 		{"a leaf", leafBase, func(*abi.ArrowSchema) {}, `.format = "i", want "+s": invalid`},
 		{"no format", structBase, func(s *abi.ArrowSchema) { s.Format = 0 }, `.format = NULL, want a string: invalid`},
 		{"a dictionary", structBase, func(s *abi.ArrowSchema) { s.Dictionary = uintptr(unsafe.Pointer(child(s, 0))) }, `.dictionary, want NULL: invalid`},

@@ -26,8 +26,10 @@ func TestNodesOfABlock(t *testing.T) {
 	below.Children = []Node{leaf.Slice(0, 2)}
 	elsewhere := leaf
 	elsewhere.Buffers = make([]uintptr, 2)
-	from, to := list.Slice(1, 2), list.Slice(0, 1)
-	for _, n := range []*Node{&below, &elsewhere, &from, &to, {Layout: &layout.All[layout.Struct]}} {
+	later := list
+	later.Offset = 1
+	part := list.Slice(0, 1)
+	for _, n := range []*Node{&below, &elsewhere, &later, &part, {Layout: &layout.All[layout.Struct]}} {
 		assert.False(t, b.AsMade(n), "%+v", n)
 	}
 	assert.False(t, (*Block)(nil).AsMade(&list))
