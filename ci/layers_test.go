@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {
-		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
+		"cdevice", "device", "internal/abi", "internal/fielderr", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
 	"internal/ipcmessage":   {},
 	"internal/protofield":   {},

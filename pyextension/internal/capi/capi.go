@@ -14,6 +14,8 @@ import (
 	"errors"
 	"time"
 	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
 // Server answers what Python asks. Its methods are called on threads of Python, which do not hold
@@ -80,7 +82,7 @@ var errNoMemory = errors.New("out of memory")
 // offset of its release callback.
 func Move(from, size, releaseAt uintptr) (uintptr, error) {
 	var consumed C.int
-	moved := C.arrowdevice_move(pointer(from), C.size_t(size), C.size_t(releaseAt), &consumed)
+	moved := C.arrowdevice_move(abi.Pointer(from), C.size_t(size), C.size_t(releaseAt), &consumed)
 	switch {
 	case consumed != 0:
 		return 0, ErrConsumed
@@ -100,17 +102,17 @@ func Allocate(size uintptr) (uintptr, error) {
 }
 
 // Free frees memory of Allocate or Move.
-func Free(p uintptr) { C.free(pointer(p)) }
+func Free(p uintptr) { C.free(abi.Pointer(p)) }
 
 // UnlockStream makes the callbacks of the ArrowArrayStream at an address give up the GIL while Go
 // runs. The server gets the token when the stream is released.
 func UnlockStream(stream uintptr, token uint64) error {
-	return noMemory(C.arrowdevice_unlock_stream(pointer(stream), C.uint64_t(token)))
+	return noMemory(C.arrowdevice_unlock_stream(abi.Pointer(stream), C.uint64_t(token)))
 }
 
 // UnlockDeviceStream is UnlockStream for an ArrowDeviceArrayStream.
 func UnlockDeviceStream(stream uintptr, token uint64) error {
-	return noMemory(C.arrowdevice_unlock_device_stream(pointer(stream), C.uint64_t(token)))
+	return noMemory(C.arrowdevice_unlock_device_stream(abi.Pointer(stream), C.uint64_t(token)))
 }
 
 func noMemory(code C.int) error {
@@ -121,7 +123,7 @@ func noMemory(code C.int) error {
 }
 
 // DropPythonObject drops a reference to the Python object at an address, with the GIL.
-func DropPythonObject(object uintptr) { C.arrowdevice_drop_python_object(pointer(object)) }
+func DropPythonObject(object uintptr) { C.arrowdevice_drop_python_object(abi.Pointer(object)) }
 
 // SetMainThread names the thread of Python that runs signal handlers, by its pthread_self.
 func SetMainThread(thread uint64) { C.arrowdevice_set_main_thread(C.uint64_t(thread)) }
@@ -132,8 +134,3 @@ func OnMainThread() bool { return C.arrowdevice_on_main_thread() != 0 }
 // RunSignalHandlers runs the handlers of signals that have arrived, with the GIL, if the calling thread is Python's main
 // one. It reports whether one raised an exception, which Python raises when the thread runs Python code again.
 func RunSignalHandlers() bool { return C.arrowdevice_run_signal_handlers() != 0 }
-
-// pointer is the address as C takes it. It is never memory of Go.
-func pointer(address uintptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
