@@ -95,8 +95,9 @@ class Object:
 
     # Exports.
 
-    def _check_requested(self, schema):
-        """The schema that a consumer requests is checked; the consumer casts."""
+    def _check_requested(self, schema, others):
+        """The schema that a consumer requests is checked; the consumer casts. Other arguments are refused."""
+        _refuse_unknown(others)
         if schema is not None:
             if not _capsules.has_name(schema, "arrow_schema"):
                 raise TypeError("requested_schema is no capsule with the name 'arrow_schema'")
@@ -164,8 +165,7 @@ class _DeviceArrays(_Copies):
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Capsules "arrow_schema" and "arrow_device_array"."""
-        _refuse_unknown(kwargs)
-        self._check_requested(requested_schema)
+        self._check_requested(requested_schema, kwargs)
         return self._export("device_array", "arrow_schema", "arrow_device_array")
 
 
@@ -177,8 +177,7 @@ class _HostArrays:
 
     def __arrow_c_array__(self, requested_schema=None, **kwargs):
         """Capsules "arrow_schema" and "arrow_array"."""
-        _refuse_unknown(kwargs)
-        self._check_requested(requested_schema)
+        self._check_requested(requested_schema, kwargs)
         return self._export("array", "arrow_schema", "arrow_array")
 
 
@@ -187,8 +186,7 @@ class _HostStreams:
 
     def __arrow_c_stream__(self, requested_schema=None, **kwargs):
         """A capsule "arrow_array_stream"."""
-        _refuse_unknown(kwargs)
-        self._check_requested(requested_schema)
+        self._check_requested(requested_schema, kwargs)
         return self._export("stream", "arrow_array_stream")[0]
 
 
@@ -426,8 +424,7 @@ class RecordReader(_WithSchema, _Copies):
 
     def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
         """A capsule "arrow_device_array_stream"."""
-        _refuse_unknown(kwargs)
-        self._check_requested(requested_schema)
+        self._check_requested(requested_schema, kwargs)
         return self._export("device_stream", "arrow_device_array_stream")[0]
 
     def to_pyarrow(self):
