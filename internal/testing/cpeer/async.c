@@ -178,7 +178,8 @@ static int is_released(const void* c, int64_t n) {
 
 static int has_event(const void* c, int64_t event) {
   const struct cpeer_consumer* consumer = c;
-  return memchr(consumer->events, (int)event, (size_t)consumer->n_events) != NULL || consumer->released;
+  int received = memchr(consumer->events, (int)event, (size_t)consumer->n_events) != NULL;
+  return (received && consumer->in_handler == 0) || consumer->released;
 }
 
 int cpeer_wait_tasks(struct cpeer_consumer* c, int64_t n) { return wait_until(c->lock, has_tasks, c, n); }

@@ -86,7 +86,7 @@ func (c Consumer) WaitTasks(n int) error { return waited(C.cpeer_wait_tasks(c.c,
 // WaitReleased waits until the handler is released.
 func (c Consumer) WaitReleased() error { return waited(C.cpeer_wait_released(c.c)) }
 
-// WaitEvent waits until something has happened, or release has.
+// WaitEvent waits until a call has come and no call is running, or until release has come.
 func (c Consumer) WaitEvent(e Event) error { return waited(C.cpeer_wait_event(c.c, C.int(e))) }
 
 func waited(errno C.int) error {

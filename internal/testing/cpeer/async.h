@@ -46,7 +46,7 @@ struct cpeer_consumer {
 
 struct cpeer_consumer* cpeer_consumer_new(void);
 void cpeer_consumer_free(struct cpeer_consumer* c);
-/* Wait until so many tasks or events were there, or the handler was released. Return 0, or an
+/* Wait until so many tasks were there, or an event and no call is running, or the handler was released. Return 0, or an
  * errno after a minute. */
 int cpeer_wait_tasks(struct cpeer_consumer* c, int64_t n);
 int cpeer_wait_released(struct cpeer_consumer* c);
