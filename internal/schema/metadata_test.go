@@ -3,9 +3,7 @@ package schema
 import (
 	"encoding/binary"
 	"errors"
-	"runtime"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -14,15 +12,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
-
-// pinned is the address of bytes until the test ends.
-func pinned(t *testing.T, b []byte) uintptr {
-	t.Helper()
-	var pins runtime.Pinner
-	pins.Pin(&b[0])
-	t.Cleanup(pins.Unpin)
-	return uintptr(unsafe.Pointer(&b[0]))
-}
 
 // The bytes are those that the specification describes, and not only what the reader reads.
 func TestMetadataInBytes(t *testing.T) {
@@ -48,7 +37,7 @@ func TestMetadataWithoutASchemaGoesBothWays(t *testing.T) {
 		encoded, err := AppendMetadata([]byte("before"), "", md)
 		require.NoError(t, err)
 		assert.Equal(t, "before", string(encoded[:6]))
-		back, err := ReadMetadata("", pinned(t, encoded[6:]))
+		back, err := ReadMetadata("", cBytes(encoded[6:]))
 		require.NoError(t, err)
 		assert.Equal(t, md.Keys(), back.Keys())
 		assert.Equal(t, md.Values(), back.Values())
@@ -70,7 +59,7 @@ func TestErrorsOfMetadataNameTheirField(t *testing.T) {
 		{[]byte{1, 0, 0, 0, 255, 255, 255, 255}, "cdevice: import: a.b.keys[0].length = -1, want at least 0: invalid"},
 		{[]byte{1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 127}, "cdevice: import: a.b.values[0].length = 2147483647"},
 	} {
-		_, err := ReadMetadata("a.b", pinned(t, row.encoded))
+		_, err := ReadMetadata("a.b", cBytes(row.encoded))
 		assert.ErrorContains(t, err, row.text)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 	}
