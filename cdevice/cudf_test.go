@@ -76,26 +76,6 @@ func throughCuDF(t *testing.T, gpu *cudaalloc.Device, a *cdevice.Array, refused 
 	back.Release()
 }
 
-// ForCuDF copies arrays whose layout cuDF does not read: after the work that fills them.
-func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
-	checkLeaks(t)
-	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		s := newStream(t, gpu)
-		a := filledOn(t, gpu, s)
-		out, schema := garbageArray(), garbageSchema()
-		a = made(t, a)(a.RecordEvent(s))
-		require.NoError(t, exportMade(out, schema)(a.ForCuDF(background)))
-		a.Release()
-		back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
-		require.NoError(t, err)
-		sameOnHost(t, want, back)
-		back.Release()
-		require.NoError(t, gpu.Flush(background))
-	})
-}
-
 // A copy that ForCuDF finds laid out as it should be may be pending still: its event and
 // the stream's work are behind the export's.
 func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -160,16 +159,6 @@ func sent(t *testing.T, b *cdevice.RecordBatch, gpu device.Device) *cdevice.Reco
 	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
 	require.NoError(t, err)
 	return imported
-}
-
-// trip is a batch on its way to the GPU, through C, and back.
-type trip struct {
-	stream         device.Stream
-	batch, arrived *cdevice.RecordBatch
-	out            *cdevice.CArrowDeviceArray
-	schema         *cdata.CArrowSchema
-	back           arrow.RecordBatch
-	err            error
 }
 
 // copied is a copy of the column on the device, which is done.

@@ -18,7 +18,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
@@ -43,47 +42,6 @@ func validThroughout(t *testing.T, a *cdevice.Array) {
 		child := a.Child(i)
 		validThroughout(t, child)
 		child.Release()
-	}
-}
-
-func TestArraysOfEveryTypeAreValid(t *testing.T) {
-	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.CPUDevice())
-		require.NoError(t, err)
-		defer a.Release()
-		validThroughout(t, a)
-		rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "x", Type: arr.DataType()}}, nil), []arrow.Array{arr}, int64(arr.Len()))
-		defer rec.Release()
-		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-		require.NoError(t, err)
-		defer b.Release()
-		assert.NoError(t, b.ValidateFull(background))
-		column := b.Column(0)
-		validThroughout(t, column)
-		column.Release()
-	})
-}
-
-func TestCopiesOfEveryTypeAreValid(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
-	for _, dev := range m.Devices(t) {
-		for _, c := range cases.All() {
-			for _, v := range cases.Variants {
-				t.Run(dev.ID().String()+"/"+c.Name+"/"+string(v), func(t *testing.T) {
-					arr, err := c.Array(memory.DefaultAllocator, v)
-					require.NoError(t, err)
-					defer arr.Release()
-					w, err := cdevice.WrapArray(arr, device.CPUDevice())
-					require.NoError(t, err)
-					defer w.Release()
-					a, err := w.CopyTo(background, dev)
-					require.NoError(t, err)
-					defer a.Release()
-					validThroughout(t, a)
-				})
-			}
-		}
 	}
 }
 
