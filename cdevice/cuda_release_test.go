@@ -1,16 +1,11 @@
 package cdevice_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -179,8 +174,8 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 			}
 		})
 	})
-	// The same for copies into each kind of memory, with an event of their own too, and for the caller's
-	// memory.
+	// The same for copies into each kind of memory, with an event of their own too, of which any GPU reads, and for the
+	// caller's memory.
 	t.Run("copies and memory of the caller", func(t *testing.T) {
 		checkLeaks(t)
 		cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -191,21 +186,22 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 				if dev.Own() != gpu {
 					continue
 				}
-				for _, recorded := range []bool{false, true} {
-					there, err := copyArray(background, rec.Column(0), dev)
-					require.NoError(t, err)
-					require.NoError(t, there.Synchronize(background))
-					if recorded {
-						there = made(t, there)(there.RecordEvent(newStream(t, gpu)))
+				for _, peer := range m.GPUs {
+					for _, recorded := range []bool{false, true} {
+						there := copiedTo(t, rec.Column(0), dev)
+						if recorded {
+							there = made(t, there)(there.RecordEvent(newStream(t, gpu)))
+						}
+						out := garbageArray()
+						require.NoError(t, cdevice.ExportArray(there, out, nil))
+						there.Release()
+						consumer := newStream(t, peer)
+						target := copied(t, peer, out, 1000, consumer)
+						cdevice.ReleaseStruct(out)
+						require.NoError(t, gpu.Flush(background))
+						copiedTo(t, rec.Column(0), dev).Release() // in the memory, if it is in a cache
+						require.NoError(t, target.Free(consumer))
 					}
-					out := garbageArray()
-					require.NoError(t, cdevice.ExportArray(there, out, nil))
-					there.Release()
-					consumer := newStream(t, gpu)
-					target := copied(t, gpu, out, 1000, consumer)
-					cdevice.ReleaseStruct(out)
-					require.NoError(t, gpu.Flush(background))
-					require.NoError(t, target.Free(consumer))
 				}
 			}
 			for _, mem := range hostAllocators(t, gpu) {
@@ -231,164 +227,106 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 	})
 }
 
-// Released memory of every kind that waits for pending work is counted and limited.
-
-// exportedAndReleased exports an array, drops it, and releases the export on a thread that is not Go's.
-// It takes the array.
-func exportedAndReleased(a *cdevice.Array) error {
-	var out abi.ArrowDeviceArray
-	err := cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil)
-	a.Release()
-	if err != nil {
-		return err
-	}
-	return cpeer.ReleaseOnThread(&out.Array)
-}
-
 // waitingKinds release a column of mib bytes while a stream of another library is stuck.
-func waitingKinds(t *testing.T, m *cudatest.Machine, stuck device.Stream) map[string]func() error {
+func waitingKinds(t *testing.T, m *cudatest.Machine, stuck device.Stream) map[string]func() {
 	gpu := m.GPUs[0]
 	column := numbers(t, mib)
-	copied := func(dev device.Device, prepare func(*cdevice.Array) (*cdevice.Array, error)) func() error {
-		return func() error {
-			a, err := copyArray(background, column, dev)
-			if err != nil {
-				return err
-			}
-			if prepare != nil {
-				before := a
-				a, err = prepare(a)
-				before.Release()
-				if err != nil {
-					return err
-				}
-			}
-			return exportedAndReleased(a)
-		}
+	exported := func(a *cdevice.Array) { // and released on a thread that is not Go's
+		var out abi.ArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
+		a.Release()
+		require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
 	}
-	all := map[string]func() error{
-		"device":    copied(gpu, nil),
-		"pinned":    copied(gpu.Pinned(), nil),
-		"managed":   copied(gpu.Managed(), nil),
-		"shareable": copied(gpu.Shareable(), nil),
-		"with an event of its own": copied(gpu, func(a *cdevice.Array) (*cdevice.Array, error) {
-			s := newStream(t, gpu)
-			return a.RecordEvent(s)
-		}),
-		"of a caller": func() error {
+	all := map[string]func(){
+		"with an event of its own": func() {
+			a := copiedTo(t, column, gpu)
+			exported(made(t, a)(a.RecordEvent(newStream(t, gpu))))
+		},
+		"of a caller": func() {
 			mem, err := gpu.Allocate(background, mib, nil)
-			if err != nil {
-				return err
-			}
-			a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: mib / 8, Buffers: []device.Ptr{0, mem.Ptr()}},
-				cdevice.Lifetime{Release: func() { assert.NoError(t, mem.FreeAfter(nil)) }})
-			if err != nil {
-				return err
-			}
+			require.NoError(t, err)
+			data := cdevice.ArrayData{Length: mib / 8, Buffers: []device.Ptr{0, mem.Ptr()}}
+			a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, data, cdevice.Lifetime{Release: func() { assert.NoError(t, mem.FreeAfter(nil)) }})
+			require.NoError(t, err)
 			a.Release()
-			return nil
 		},
-		"imported": func() error {
-			a, err := copyArray(background, column, gpu)
-			if err != nil {
-				return err
-			}
-			if err := a.Synchronize(background); err != nil {
-				return err
-			}
-			out, schema := garbageArray(), garbageSchema()
-			if err := exportMade(out, schema)(a, nil); err != nil {
-				return err
-			}
-			imported, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
-			if err != nil {
-				return err
-			}
-			defer imported.Release()
-			return imported.UsedOn(stuck)
+		"imported": func() {
+			there := copiedTo(t, column, gpu)
+			a := throughC(t, there, cdevice.WithDevice(gpu))
+			there.Release()
+			require.NoError(t, a.UsedOn(stuck))
+			a.Release()
 		},
 	}
-	for i, mem := range hostAllocators(t, gpu) {
-		all["wrapped, "+[]string{"pinned", "managed"}[i]] = func() error {
-			b, err := mem.(interface {
-				TryAllocate(context.Context, int) ([]byte, error)
-			}).TryAllocate(background, mib)
-			if err != nil {
-				return err
-			}
-			values := memory.NewBufferWithAllocator(b, mem)
+	for _, dev := range []*cudaalloc.Device{gpu, gpu.Pinned(), gpu.Managed(), gpu.Shareable()} {
+		all["copied to "+dev.ID().String()] = func() { exported(copiedTo(t, column, dev)) }
+	}
+	for _, mem := range hostAllocators(t, gpu) {
+		all["wrapped, of "+mem.Device().ID().String()] = func() {
+			values := memory.NewBufferWithAllocator(mem.Allocate(mib), mem)
 			data := array.NewData(arrow.PrimitiveTypes.Int64, mib/8, []*memory.Buffer{nil, values}, nil, 0, 0)
 			values.Release()
 			arr := array.MakeFromData(data)
 			data.Release()
 			a, err := cdevice.WrapArray(arr, mem.Device())
+			require.NoError(t, err)
 			arr.Release()
-			if err != nil {
-				return err
-			}
-			return exportedAndReleased(a)
+			exported(a)
 		}
 	}
 	return all
 }
 
-func TestWaitingMemoryIsLimited(t *testing.T) {
+// Released memory of every kind that waits for pending work is counted. (Tests of internal/gpu have its limit.)
+func TestWaitingMemoryIsCounted(t *testing.T) {
 	checkLeaks(t)
-	const limit = 16 * mib
 	withAndWithoutPools(t, cudasim.Options{NoPoison: true}, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
-		limits := gpu.Limits()
-		limits.Waiting = limit
-		require.NoError(t, gpu.SetLimits(limits))
 		stranger := m.Stranger(t, gpu)
 		stuck, err := gpu.WrapStream(stranger.Handle)
 		require.NoError(t, err)
-		kinds := waitingKinds(t, m, stuck)
-		for name, once := range kinds {
+		for name, once := range waitingKinds(t, m, stuck) {
 			open := stranger.Hold(t)
-			require.NoError(t, once(), name)
+			once()
 			within.Eventually(t, name+" is counted", func() bool { return gpu.ReadStats().WaitingBytes > 0 })
 			assert.InDelta(t, mib, gpu.ReadStats().WaitingBytes, 4096, name)
 			open()
 			within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
 			require.Zero(t, gpu.ReadStats().WaitingBytes, name)
 		}
-
-		open := stranger.Hold(t)
-		var rounds atomic.Int64
-		errs := make(chan error, len(kinds))
-		for _, once := range kinds {
-			go func() {
-				for range 200 {
-					if err := once(); err != nil {
-						errs <- err
-						return
-					}
-					rounds.Add(1)
-				}
-				errs <- nil
-			}()
-		}
-		within.Limit(t, time.Minute, "all kinds until there is too much of them", func() error {
-			for range kinds {
-				if err := <-errs; !errors.Is(err, cudaalloc.OutOfMemory) ||
-					!strings.Contains(err.Error(), "bytes that were freed wait for pending work of the GPU: Limits.Waiting is 16777216 bytes") ||
-					strings.Contains(err.Error(), ": 0 bytes") {
-					return fmt.Errorf("of an allocation beyond the limit: %w", err)
-				}
-			}
-			return nil
-		})
-		// Each kind may be beyond its check, and has what is left of the memory that its allocator took.
-		most := int64(limit/mib + 4*len(kinds))
-		assert.LessOrEqual(t, rounds.Load(), most)
-		assert.LessOrEqual(t, gpu.ReadStats().WaitingBytes, most*(mib+4096))
-		assert.Greater(t, gpu.ReadStats().WaitingBytes, int64(limit))
-		open()
-		within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
-		assert.Zero(t, gpu.ReadStats().WaitingBytes)
-		for name, once := range kinds {
-			require.NoError(t, once(), name)
-		}
 	})
+}
+
+// A consumer of a plain struct works on the CPU: its release waits for no work of the GPU,
+// which the release of a device struct does.
+func TestGPUPlainReleaseWaitsForNoDevice(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := cudatest.Pinned(t, gpu)
+	for range 2 {
+		waits := 0
+		rec := columnsOf(mem, 1, 10, false)
+		b, err := cdevice.WrapRecordBatch(rec, waitCounting{gpu.Pinned(), &waits})
+		require.NoError(t, err)
+		rec.Release()
+		column := b.Column(0)
+		outs := []*cdata.CArrowArray{garbagePlain(), garbagePlain()}
+		require.NoError(t, cdevice.ExportRecordBatch(b, outs[0], nil))
+		require.NoError(t, cdevice.ExportArray(column, outs[1], nil))
+		column.Release()
+		b.Release()
+		busy := newStream(t, gpu)
+		open := m.Hold(t, busy)
+		for _, out := range outs {
+			live := mem.ReadStats().Pinned.Live
+			assert.NotZero(t, live)
+			cdevice.ReleaseStruct(out)
+		}
+		live := mem.ReadStats().Pinned.Live
+		assert.Zero(t, live, "the memory is back, although the GPU is busy")
+		assert.Zero(t, waits)
+		open()
+	}
+	require.NoError(t, gpu.Flush(background))
 }

@@ -53,28 +53,6 @@ func TestGPUUsedOnWaitsForItsStreamsAlone(t *testing.T) {
 	})
 }
 
-// A batch with an event of its own is no other memory.
-func TestGPUUsedOnAfterRecordEvent(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	s := newStream(t, gpu)
-	released := new(atomic.Bool)
-	a := pendingArray(t, gpu, released)
-	require.NoError(t, a.Synchronize(background))
-	recorded, err := a.RecordEvent(s)
-	require.NoError(t, err)
-	m.Stranger(t, gpu).Hold(t)
-	open := m.Hold(t, s)
-	require.NoError(t, recorded.UsedOn(s))
-	a.Release()
-	recorded.Release()
-	polled(t, m)
-	assert.False(t, released.Load(), "its stream has work to do")
-	open()
-	within.Eventually(t, "its release, while the stream of another library is stuck", released.Load)
-}
-
 // Streams on which no event can be recorded when the memory is released: all work of the device is
 // waited for.
 func TestGPUUsedOnAStreamThatCannotBeAsked(t *testing.T) {

@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -15,66 +16,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Pairs of accesses that only a wait of this package orders. No stream is held back: the
 // simulator reports a pair without its wait, in either order of the two.
-
-// The memory of an export is freed after work of its consumer that this package never
-// heard of, on a stream of the consumer's.
-func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer rec.Release()
-		there, err := copyArray(background, rec.Column(0), gpu)
-		require.NoError(t, err)
-		consumer := newStream(t, gpu)
-		require.NoError(t, there.WaitOn(consumer))
-		out := garbageArray()
-		require.NoError(t, cdevice.ExportArray(there, out, nil))
-		there.Release()
-		values := *abi.At[uintptr](out.Array.Buffers + 8)
-		target, err := gpu.Allocate(background, 8000, consumer)
-		require.NoError(t, err)
-		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
-		cdevice.ReleaseStruct(out)
-		require.NoError(t, gpu.Flush(background))
-		require.NoError(t, target.Free(consumer))
-	})
-}
-
-// A GPU copies from another GPU's memory that was exported: it is not freed before that copy is done.
-func TestGPUExportIsFreedBehindACopyToAPeer(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		if len(m.GPUs) < 2 {
-			t.Skip("this machine has one GPU")
-		}
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer rec.Release()
-		for _, dev := range []device.Device{m.GPUs[0], m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
-			there := copiedTo(t, rec.Column(0), dev)
-			out := garbageArray()
-			require.NoError(t, cdevice.ExportArray(there, out, nil))
-			there.Release()
-			values := *abi.At[uintptr](out.Array.Buffers + 8)
-			peer := m.GPUs[1]
-			consumer := newStream(t, peer)
-			target, err := peer.Allocate(background, 8000, consumer)
-			require.NoError(t, err)
-			require.NoError(t, peer.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
-			cdevice.ReleaseStruct(out)
-			require.NoError(t, m.GPUs[0].Flush(background))
-			if dev.ID().Type != device.CUDA { // which a cache has now, and gives to its next user
-				reused := copiedTo(t, rec.Column(0), dev)
-				reused.Release()
-			}
-			require.NoError(t, target.Free(consumer))
-		}
-	})
-}
 
 // used is a batch or an array that a consumer's stream reads.
 type used interface {
@@ -122,28 +68,6 @@ func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 			require.NoError(t, target.Free(consumer))
 		}
 	})
-}
-
-// If no event marks the end of a copy, its memory is freed after all work.
-func TestFailedCopyIsFreedBehindItself(t *testing.T) {
-	checkLeaks(t)
-	const unknown = 999
-	m := cudatest.Simulated(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-	defer rec.Release()
-	m.Sim.Fail("cuEventRecord", 1, unknown)
-	_, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
-	require.ErrorContains(t, err, "cuEventRecord")
-	require.NoError(t, gpu.Flush(background))
-
-	there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
-	require.NoError(t, err)
-	m.Sim.Fail("cuEventQuery", 1, unknown)
-	there.Release()
-	_, met := m.Sim.Failed()
-	assert.True(t, met)
-	require.NoError(t, gpu.Flush(background))
 }
 
 // A recorded event covers the stream and the batch's own event.
@@ -217,37 +141,16 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 }
 
 // Reads of the host in CPU-accessible memory wait for the event. A pending copy fills
-// its destination with garbage on the simulated machine whose work is lazy.
+// its destination with garbage on the simulated machine whose work is lazy. (Tests of copyplan have the copies and counts.)
 func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 	checkLeaks(t)
-	want := fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`)
-	count := func(n int64) func(*testing.T, int64, error) {
-		return func(t *testing.T, got int64, err error) {
-			require.NoError(t, err)
-			assert.Equal(t, n, got)
-		}
-	}
-	same := func(t *testing.T, got arrow.Array, err error) {
-		require.NoError(t, err)
-		assert.True(t, array.Equal(want, got), "%v", got)
-		got.Release()
-	}
+	want := wantText(t)
 	reads := map[string]func(*testing.T, context.Context, *cdevice.Array){
-		"nulls": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
-			n, err := a.CountNulls(ctx)
-			count(1)(t, n, err)
-		},
-		"bytes": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
-			n, err := a.NumBytes(ctx)
-			count(1+5*4+6)(t, n, err)
-		},
 		"view": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
 			got, err := a.HostView(ctx)
-			same(t, got, err)
-		},
-		"copy": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
-			got, err := a.CopyToHost(ctx, nil)
-			same(t, got, err)
+			require.NoError(t, err)
+			assert.True(t, array.Equal(want, got), "%v", got)
+			got.Release()
 		},
 		"export": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
 			out := garbageArray()
@@ -293,25 +196,141 @@ func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 	})
 }
 
-// A batch that was waited for may be read on any stream, and by the host.
-func TestGPUWaitOrdersTheCaller(t *testing.T) {
+// The consumer's read comes after the producer's write on any pair of streams, even if the consumer
+// releases the batch before either has begun.
+func TestGPUConsumersOnEveryStream(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
 		defer rec.Release()
-		for _, dev := range m.Devices(t) {
-			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.WithStream(newStream(t, dev)))
-			require.NoError(t, err)
-			column := there.Column(0)
-			values := column.Buffers()[1]
-			column.Release()
-			require.NoError(t, there.Synchronize(background))
-			if dev.CPUAccessible() {
-				m.HostRead(values, 8000)
-			} else {
-				readFrom(t, dev, uintptr(values), 8000)
-			}
-			there.Release()
+		same := func(producer device.Stream) device.Stream { return producer }
+		own := func(device.Stream) device.Stream { return newStream(t, gpu) }
+		legacy := func(device.Stream) device.Stream { return gpu.Legacy() }
+		perThread := func(device.Stream) device.Stream { return gpu.PerThread() }
+		for name, streams := range map[string][2]func(device.Stream) device.Stream{
+			"own, same":             {own, same},
+			"own, another":          {own, own},
+			"own, legacy":           {own, legacy},
+			"own, per thread":       {own, perThread},
+			"legacy, own":           {legacy, own},
+			"legacy, per thread":    {legacy, perThread},
+			"per thread, same":      {perThread, same},
+			"per thread, own":       {perThread, own},
+			"per thread, legacy":    {perThread, legacy},
+			"legacy, same":          {legacy, same},
+			"per thread, another's": {perThread, nil}, // that of another thread
+		} {
+			t.Run(name, func(t *testing.T) {
+				runtime.LockOSThread() // the per-thread stream is this thread's
+				defer runtime.UnlockOSThread()
+				producer := streams[0](nil)
+				open := m.Hold(t, producer)
+				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(producer))
+				require.NoError(t, err)
+				imported := sent(t, batch, gpu)
+				consume := func(consumer device.Stream) {
+					copied, err := imported.CopyTo(background, gpu, cdevice.WithStream(consumer))
+					imported.Release()
+					if !assert.NoError(t, err) {
+						return
+					}
+					defer copied.Release()
+					done, err := copied.Ready()
+					assert.NoError(t, err)
+					assert.False(t, done)
+					open()
+					back, err := copied.CopyToHost(background, nil, cdevice.WithStream(consumer))
+					if assert.NoError(t, err) {
+						assert.True(t, array.RecordEqual(rec, back))
+						back.Release()
+					}
+				}
+				if streams[1] != nil {
+					consume(streams[1](producer))
+				} else {
+					onThread(func() { consume(gpu.PerThread()) })
+				}
+			})
 		}
 	})
+}
+
+// onThread runs f on an OS thread that runs nothing else, and ends with it.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		f()
+	}()
+	<-done
+}
+
+// A producer that fills its memory once more records its event again: an import waits for
+// the latest record, however often it was ready before.
+func TestGPUEventThatIsRecordedAgain(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		producer := newStream(t, gpu)
+		numbers := filled(t, gpu, producer, arrow.Int64Traits.CastToBytes([]int64{1, 2, 3}))
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, producer.Record(e))
+		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
+			cdevice.Lifetime{Ready: e, Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
+		require.NoError(t, err)
+		imported := throughC(t, a, cdevice.WithDevice(gpu))
+		a.Release()
+		require.NoError(t, producer.Synchronize(background)) // Synchronize of imported would end its event
+		assert.True(t, ready(t, imported))
+		sameOnHost(t, fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), imported)
+
+		open := m.Hold(t, producer)
+		upload(t, gpu, []device.Range{{Dst: numbers.Ptr(), Src: device.Ptr(addressOf(&[]int64{4, 5, 6}[0])), Size: 24}}, producer)
+		require.NoError(t, producer.Record(e))
+		assert.False(t, ready(t, imported))
+		copied, err := imported.CopyTo(background, gpu)
+		require.NoError(t, err)
+		assert.False(t, ready(t, copied))
+		open()
+		want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[4,5,6]`)
+		sameOnHost(t, want, copied)
+		sameOnHost(t, want, imported)
+		copied.Release()
+		imported.Release()
+		require.NoError(t, gpu.Flush(background))
+	})
+}
+
+// NumBytes and CountNulls whose caller gave up waiting still write to page-locked memory, which is not reused before.
+func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for name, read := range map[string]func(*cdevice.Array, context.Context) (int64, error){
+		"NumBytes": (*cdevice.Array).NumBytes, "CountNulls": (*cdevice.Array).CountNulls,
+	} {
+		producer := newStream(t, gpu)
+		open := m.Hold(t, producer)
+		a := pendingText(t, gpu, producer)
+		before := gpu.ReadStats().Pinned.Live
+		underWay := func() bool { return gpu.ReadStats().Pinned.Live > before }
+		ctx, cancel := context.WithCancel(background)
+		wait := make(chan error)
+		go func() {
+			_, err := read(a, ctx)
+			wait <- err
+		}()
+		within.Eventually(t, "the memory of the read", underWay)
+		cancel()
+		require.ErrorIs(t, <-wait, context.Canceled, name)
+		assert.True(t, underWay(), "%s: it is written to later", name)
+		open()
+		require.NoError(t, gpu.Flush(background))
+		assert.False(t, underWay(), name)
+		a.Release()
+		require.NoError(t, gpu.Flush(background))
+	}
 }

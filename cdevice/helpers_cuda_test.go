@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -239,4 +240,21 @@ func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
 // wantText has the values of pendingText.
 func wantText(t *testing.T) arrow.Array {
 	return fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`)
+}
+
+// pendingArray is an imported array whose release is noted.
+func pendingArray(t *testing.T, gpu device.Device, released *atomic.Bool) *cdevice.Array {
+	rec := columnsOf(memory.DefaultAllocator, 1, 100, false)
+	defer rec.Release()
+	there, err := copyArray(background, rec.Column(0), gpu)
+	require.NoError(t, err)
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportArray(there, out, schema))
+	there.Release()
+	a, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+		release()
+		released.Store(true)
+	}))
+	require.NoError(t, err)
+	return a
 }
