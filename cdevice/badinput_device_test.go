@@ -53,37 +53,24 @@ var deviceRows = func() []deviceRow {
 	}
 	rows := []deviceRow{
 		bad("type 0", 0, -1, 0, "device_type = 0, want a positive ArrowDeviceType"),
-		bad("type -1", -1, 0, 0, "device_type = -1, want a positive ArrowDeviceType"),
-		bad("type least", math.MinInt32, 0, 0, "device_type = -2147483648, want a positive ArrowDeviceType"),
 
 		{name: "cpu", typ: device.CPU, id: -1},
 		{name: "cpu 0", typ: device.CPU, id: 0},
 		bad("cpu 1", device.CPU, 1, 0, "device_id = 1, want -1 for cpu"),
-		bad("cpu -2", device.CPU, -2, 0, "device_id = -2, want -1 for cpu"),
-		bad("cpu 2^32-1", device.CPU, math.MaxUint32, 0, "device_id = 4294967295, want -1 for cpu"),
 		bad("cpu with an event", device.CPU, -1, event, "sync_event = 0x9000, want NULL for cpu"),
-		bad("cpu 0 with an event", device.CPU, 0, 1, "sync_event = 0x1, want NULL for cpu"),
 
 		{name: "cuda", typ: device.CUDA, id: 0, reads: device.ErrNotSupported},
 		{name: "cuda 7 with an event", typ: device.CUDA, id: 7, event: event, reads: device.ErrNotSupported},
 		{name: "cuda most", typ: device.CUDA, id: math.MaxInt32, reads: device.ErrNotSupported},
 		bad("cuda -1", device.CUDA, -1, 0, "device_id = -1, want a device ordinal for cuda"),
-		bad("cuda least", device.CUDA, math.MinInt64, 0, "device_id = -9223372036854775808, want a device ordinal for cuda"),
-		bad("cuda beyond int32", device.CUDA, math.MaxInt32+1, 0, "device_id = 2147483648, want a device ordinal for cuda"),
-		bad("cuda 2^32", device.CUDA, 1<<32, 0, "device_id = 4294967296, want a device ordinal for cuda"),
 		bad("cuda, event misaligned", device.CUDA, 0, event+4, "sync_event = 0x9004, want the address of a CUevent"),
-		bad("cuda, event 1", device.CUDA, 0, 1, "sync_event = 0x1, want the address of a CUevent"),
 
 		{name: "pinned", typ: device.CUDAHost, id: 0},
 		{name: "pinned -1", typ: device.CUDAHost, id: -1},
 		{name: "pinned with an event", typ: device.CUDAHost, id: 0, event: event, reads: device.ErrNotSupported},
 		bad("pinned -2", device.CUDAHost, -2, 0, "device_id = -2, want a device ordinal for cuda_host"),
-		bad("pinned beyond int32", device.CUDAHost, math.MaxInt64, 0, "device_id = 9223372036854775807, want a device ordinal for cuda_host"),
-		bad("pinned, event misaligned", device.CUDAHost, -1, event+1, "sync_event = 0x9001, want the address of a CUevent"),
 		{name: "managed", typ: device.CUDAManaged, id: 0},
 		{name: "managed with an event", typ: device.CUDAManaged, id: 0, event: event, reads: device.ErrNotSupported},
-		bad("managed -1", device.CUDAManaged, -1, 0, "device_id = -1, want a device ordinal for cuda_managed"),
-		bad("managed, event misaligned", device.CUDAManaged, 0, event+7, "sync_event = 0x9007, want the address of a CUevent"),
 		{name: "rocm host", typ: device.ROCMHost, id: 3},
 	}
 	// Memory of unknown device types is passed on without interpretation.

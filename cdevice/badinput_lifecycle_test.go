@@ -4,13 +4,10 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -136,93 +133,22 @@ func TestReleasedOrMissingStructs(t *testing.T) {
 	}
 }
 
-func TestSecondImportOfTheSameStruct(t *testing.T) {
-	for _, w := range []way{asArray, asBatch} {
-		t.Run(string(w), func(t *testing.T) {
-			checkLeaks(t)
-			f := foreignCase(t, "struct_nested", w)
-			defer f.free()
-			got, err := f.importKnown()
-			require.NoError(t, err)
-			again, err := f.importKnown()
-			assert.Nil(t, again)
-			assert.ErrorIs(t, err, cdevice.ErrReleased)
-			cdevice.ReleaseStruct(f.device)
-			assert.Zero(t, f.counts[0], "the first import is still alive")
-			got.Release()
-			assertReleased(t, f, 1)
-			panicText(t, got.Release)
-			assertReleased(t, f, 1)
-		})
-	}
-}
-
-// The Go type or schema that is passed may be invalid too.
-func TestKnownTypeThatIsNone(t *testing.T) {
-	checkLeaks(t)
-	f := foreignCase(t, "int64", asArray)
-	defer f.free()
-	got, err := cdevice.ImportArrayWithType(f.device, nil)
-	assert.Nil(t, got)
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.ErrorContains(t, err, "type")
-	assertReleased(t, f, 1)
-
-	b := foreignCase(t, "int64", asBatch)
-	defer b.free()
-	batch, err := cdevice.ImportRecordBatchWithSchema(b.device, nil)
-	assert.Nil(t, batch)
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.ErrorContains(t, err, "schema")
-	assertReleased(t, b, 1)
-}
-
-// hooked is memory that calls back when it is freed.
-type hooked struct {
-	memory.Allocator
-	freed func()
-}
-
-func (h *hooked) Free(b []byte) {
-	h.Allocator.Free(b)
-	h.freed()
-}
-
 // A consumer's release ends in Go code, which may release, export and import.
 func TestReleaseInsideACallback(t *testing.T) {
 	checkLeaks(t)
 	f := foreignCase(t, "utf8", asArray)
 	defer f.free()
-	inner := new(cdevice.CArrowDeviceArray)
-	*inner = *f.device
-	f.device.Array.Release = 0
-	mem := &hooked{Allocator: memory.NewGoAllocator(), freed: func() {}}
-	b := array.NewInt64Builder(mem)
-	b.Append(1)
-	arr := b.NewInt64Array()
-	b.Release()
-	a, err := cdevice.WrapArray(arr, device.CPUDevice())
-	require.NoError(t, err)
-	arr.Release()
-	out := garbageArray()
-	require.NoError(t, cdevice.ExportArray(a, out, nil))
-	a.Release()
-
-	calls := 0
-	mem.freed = func() {
-		if calls++; calls > 1 {
-			return
-		}
-		got, err := cdevice.ImportArrayWithType(inner, arrow.BinaryTypes.String)
-		if !assert.NoError(t, err) {
-			return
-		}
+	b := ownedBatch(t, func() {
+		got, err := f.importKnown()
+		require.NoError(t, err)
 		passOn(t, got)
 		got.Release()
-	}
-	require.NoError(t, cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&out.Array)))
-	assert.Positive(t, calls)
-	assert.Zero(t, out.Array.Release)
+	})
+	var out abi.ArrowDeviceArray
+	require.NoError(t, cdevice.ExportRecordBatch(b, abi.As[cdevice.CArrowDeviceArray](&out), nil))
+	b.Release()
+	assert.Zero(t, f.counts[0])
+	require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
 	assertReleased(t, f, 1)
 }
 

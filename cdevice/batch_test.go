@@ -81,19 +81,6 @@ func TestSliceIsTheSameAsArrowGosSlice(t *testing.T) {
 	}
 }
 
-func TestSliceOfASlice(t *testing.T) {
-	rec := twoColumns(t)
-	first, err := wrap(t, rec).Slice(1, 5)
-	require.NoError(t, err)
-	defer first.Release()
-	second, err := first.Slice(1, 3)
-	require.NoError(t, err)
-	defer second.Release()
-	want := rec.NewSlice(2, 4)
-	defer want.Release()
-	assert.True(t, array.RecordEqual(want, viewOf(t, second)))
-}
-
 func TestSliceOutOfRangeIsAnError(t *testing.T) {
 	b := wrap(t, twoColumns(t))
 	column := b.Column(0)
@@ -193,64 +180,6 @@ func TestWrapCutsLongColumnsToTheBatch(t *testing.T) {
 	assert.EqualValues(t, 2, column.Len())
 }
 
-func TestWrapRefusesWhatItsTypeDoesNotAllow(t *testing.T) {
-	checkLeaks(t)
-	whole := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3,4]`)
-	buffers := whole.Data().Buffers()
-	list := fromJSON(t, arrow.ListOf(arrow.PrimitiveTypes.Int64), `[[1],[2]]`)
-	for _, row := range []struct {
-		name string
-		data *array.Data
-		want string
-	}{
-		{"too few buffers", array.NewData(whole.DataType(), 4, buffers[:1], nil, 0, 0), "array.buffers = 1, want 2 for int64"},
-		{"too many buffers", array.NewData(whole.DataType(), 4, append(append([]*memory.Buffer{}, buffers...), buffers...), nil, 0, 0), "array.buffers = 4, want 2 for int64"},
-		{"a short buffer", array.NewData(whole.DataType(), 100, buffers, nil, 0, 0), "array.buffers[0].length = 4, want at least 13"},
-		{"an offset beyond the buffer", array.NewData(whole.DataType(), 4, []*memory.Buffer{nil, buffers[1]}, nil, 0, 1), "array.buffers[1].length = 32, want at least 40"},
-		{"a negative length", array.NewData(whole.DataType(), -1, buffers, nil, 0, 0), "array.offset"},
-		{"a missing child", array.NewData(list.DataType(), 2, list.Data().Buffers(), nil, 0, 0), "array.children = 0, want 1 for list<item: int64, nullable>"},
-		{"more nulls than elements", array.NewData(whole.DataType(), 4, buffers, nil, 9, 0), "array.null_count = 9, want -1 to 4"},
-		{"no type", array.NewData(nil, 0, nil, nil, 0, 0), "array.type"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			defer row.data.Release()
-			_, err := cdevice.WrapArray(dataOnly{whole, row.data}, device.CPUDevice())
-			require.Error(t, err)
-			assert.ErrorIs(t, err, arrow.ErrInvalid)
-			assert.ErrorContains(t, err, row.want)
-		})
-	}
-	broken := array.NewData(&arrow.MapType{}, 0, []*memory.Buffer{nil, nil}, nil, 0, 0)
-	defer broken.Release()
-	_, err := cdevice.WrapArray(dataOnly{whole, broken}, device.CPUDevice())
-	assert.ErrorIs(t, err, arrow.ErrInvalid, "a type that panics")
-	_, err = cdevice.WrapRecordBatch(nil, device.CPUDevice())
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	_, err = cdevice.WrapArray(whole, nil)
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-}
-
-func TestCopyOfASliceDoesNotDragItsParentAlong(t *testing.T) {
-	builder := array.NewStringBuilder(memory.NewGoAllocator())
-	defer builder.Release()
-	for range 10_000 {
-		builder.Append("0123456789")
-	}
-	arr := builder.NewArray()
-	defer arr.Release()
-	a, err := cdevice.WrapArray(arr, device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
-	part, err := a.Slice(5000, 5003)
-	require.NoError(t, err)
-	defer part.Release()
-	copied, err := part.CopyToHost(context.Background(), nil)
-	require.NoError(t, err)
-	defer copied.Release()
-	assert.Equal(t, `["0123456789","0123456789","0123456789"]`, marshal(t, copied))
-	assert.EqualValues(t, 4*4+30, copied.Data().SizeInBytes())
-}
-
 // dirty is an allocator whose memory is not zero.
 type dirty struct{ memory.Allocator }
 
@@ -327,50 +256,4 @@ func TestCopySharesNothing(t *testing.T) {
 			assert.NotSame(t, &from.Bytes()[0], &buf.Bytes()[0])
 		}
 	}
-}
-
-func TestDoneContextEndsReads(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	b := wrap(t, twoColumns(t))
-	_, err := b.HostView(ctx)
-	assert.ErrorIs(t, err, context.Canceled)
-	_, err = b.CopyToHost(ctx, nil)
-	assert.ErrorIs(t, err, context.Canceled)
-}
-
-// Types that arrow-go can spell but not use are refused, and the struct released.
-func TestImportRefusesTypesThatCannotBe(t *testing.T) {
-	checkLeaks(t)
-	deep := arrow.DataType(arrow.PrimitiveTypes.Int8)
-	for range 70 {
-		deep = arrow.ListOf(deep)
-	}
-	for name, row := range map[string]struct {
-		dt   arrow.DataType
-		want error
-	}{
-		"zero map":     {&arrow.MapType{}, arrow.ErrInvalid},
-		"nested by 70": {deep, arrow.ErrInvalid},
-	} {
-		out := new(cdevice.CArrowDeviceArray)
-		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.CPUDevice())
-		require.NoError(t, err)
-		require.NoError(t, cdevice.ExportArray(a, out, nil))
-		a.Release()
-		_, err = cdevice.ImportArrayWithType(out, row.dt)
-		assert.ErrorIs(t, err, row.want, name)
-		assert.ErrorContains(t, err, "cdevice: import: schema.type", name)
-		assert.Zero(t, out.Array.Release, name)
-	}
-}
-
-func TestImportNamesTheColumnWhoseTypeCannotBe(t *testing.T) {
-	checkLeaks(t)
-	in := new(cdevice.CArrowDeviceArray)
-	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, twoColumns(t)), in, nil))
-	schema := arrow.NewSchema([]arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int32}, {Name: "m", Type: &arrow.MapType{}}}, nil)
-	_, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.ErrorContains(t, err, "cdevice: import: schema.field[1].type: invalid: the data type panics")
 }

@@ -257,11 +257,6 @@ func lastError(s *cdevice.CArrowDeviceArrayStream) uintptr {
 	return lastErrorAt(streamOf[cdevice.CArrowDeviceArrayStream]{s})
 }
 
-// plainError calls get_last_error of a plain struct.
-func plainError(s *cdata.CArrowArrayStream) string {
-	return bridge.CallPlainGetLastError(plainStream(s))
-}
-
 // addressOf is the address of a Go variable, which it makes live on the heap: a
 // stack may move, and an integer does not follow.
 func addressOf[T any](p *T) uintptr {

@@ -5,9 +5,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -91,32 +88,6 @@ func TestErrorsOfAHostReader(t *testing.T) {
 	defer canceled.Release()
 	assert.False(t, canceled.Next())
 	assert.ErrorIs(t, canceled.Err(), context.Canceled)
-}
-
-// The plain C stream interface is arrow-go's: a reader of ours is exported by cdata, and an import
-// of cdata is exported as a device stream.
-func TestPlainStreamsByCdata(t *testing.T) {
-	checkLeaks(t)
-	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	defer mem.AssertSize(t, 0)
-
-	h := newScript(t, numbered(t, 4)...).reader(t).HostReader(background, mem)
-	var plain cdata.CArrowArrayStream
-	cdata.ExportRecordReader(h, &plain)
-	h.Release()
-	in, err := cdata.ImportCRecordReader(&plain, numberedSchema)
-	require.NoError(t, err)
-	rdr := in.(array.RecordReader)
-
-	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
-	require.NoError(t, err)
-	back, err := cdevice.ImportRecordReader(export(t, r))
-	require.NoError(t, err)
-	numbers, err := numbersOf(t, back.All())
-	require.NoError(t, err)
-	assert.Equal(t, upTo(4), numbers)
-	back.Release()
-	rdr.Release()
 }
 
 // A batch whose release panics, in a program's function, is dropped nevertheless, and so is the reader.

@@ -236,38 +236,6 @@ func TestColumnsAreMadeOnceForAllGoroutines(t *testing.T) {
 	}
 }
 
-// The nodes of an import are made on any goroutine, and shared.
-func TestNodesAreMadeByAnyGoroutine(t *testing.T) {
-	const goroutines = 8
-	for range 50 {
-		f := foreignCase(t, "struct_nested/empty", asBatch) // whose NULL buffers are replaced
-		got, err := f.importWith(f.newSchema(t))
-		require.NoError(t, err)
-		batch := got.(*cdevice.RecordBatch)
-		var buffers [goroutines]any
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for g := range goroutines {
-			all.Go(func() {
-				<-start
-				c := batch.Column(1)
-				defer c.Release()
-				child := c.Child(0)
-				defer child.Release()
-				buffers[g] = child.Buffers()
-			})
-		}
-		close(start)
-		all.Wait()
-		for g := range buffers {
-			assert.Equal(t, buffers[0], buffers[g])
-		}
-		batch.Release()
-		assertReleased(t, f, 1)
-		f.free()
-	}
-}
-
 // NULL buffers of an empty import are replaced when its nodes are made, as Arrow C++ needs them.
 func TestNodesOfAnImportHaveNoNullBuffers(t *testing.T) {
 	peer := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0}, Children: []cpeer.Node{{Buffers: []uintptr{0, 0, 0}}}})

@@ -15,10 +15,9 @@ import (
 
 var lateValues [4]int64
 
-// A call that races another goroutine's last Release may find the batch alive and its memory
-// gone: the memory is looked at last. That is a batch that was released, for every function.
-func TestCallsThatComeWithTheLastRelease(t *testing.T) {
-	ctx := context.Background()
+// A call after the last Release is an error of every function. A call that races another goroutine's last Release may find the
+// batch alive and its memory gone: the memory is looked at last. That is a batch that was released, too.
+func TestCallsAfterTheLastRelease(t *testing.T) {
 	values := device.Ptr(uintptr(unsafe.Pointer(&lateValues[0])))
 	data := ArrayData{Length: 4, Buffers: []device.Ptr{0, values}}
 	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
@@ -30,13 +29,18 @@ func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 	b.mem.Release() // the next action of the other goroutine
 	a.mem.Release()
 	assert.True(t, b.refs.Alive() && a.refs.Alive())
-	defer func() { // the end of Release, whose beginning is above
-		for _, s := range []*shared{&b.shared, &a.shared} {
-			s.refs.Release()
-			liveBatches.Add(unsafe.Pointer(s), -1)
-		}
-	}()
+	callReleased(t, b, a)
+	for _, s := range []*shared{&b.shared, &a.shared} { // the end of Release, whose beginning is above
+		s.refs.Release()
+		liveBatches.Add(unsafe.Pointer(s), -1)
+	}
+	callReleased(t, b, a)
+}
 
+// callReleased calls each function of a batch and an array that were released.
+func callReleased(t *testing.T, b *RecordBatch, a *Array) {
+	t.Helper()
+	ctx := context.Background()
 	for name, call := range map[string]func() error{
 		"RecordBatch.Slice":       func() error { _, err := b.Slice(1, 2); return err },
 		"RecordBatch.Select":      func() error { _, err := b.Select(0); return err },

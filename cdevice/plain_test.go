@@ -161,8 +161,9 @@ func TestContextsEndAsCPU(t *testing.T) {
 	defer a.Release()
 	wait := func(ctx context.Context) func() error {
 		return func() error {
-			_, err := a.AsCPU(ctx)
-			return err
+			_, err := a.HostView(ctx)
+			assert.ErrorIs(t, err, ctx.Err())
+			return second(a.AsCPU(ctx))
 		}
 	}
 	brief, cancel := context.WithTimeout(background, 20*time.Millisecond)

@@ -16,8 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
@@ -157,41 +155,6 @@ func TestValidationFromManyGoroutines(t *testing.T) {
 			b.Release()
 			all.Wait()
 		}
-	}
-}
-
-// Batches of a reader are validated before they are given.
-func TestReaderThatValidates(t *testing.T) {
-	for name, compose := range map[string]func(*cdevice.RecordReader) *cdevice.RecordReader{
-		"asked": func(r *cdevice.RecordReader) *cdevice.RecordReader { return r.Map(valid) },
-		"ahead": func(r *cdevice.RecordReader) *cdevice.RecordReader { return r.Map(valid).Prefetch(2) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			good := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)))
-			open := func() *cdevice.RecordReader {
-				bad := notText(t)
-				defer bad.Release()
-				r, err := readerFunc(good.Schema(), device.CPU, nextOf(nil, good, bad, good), bad.Release)
-				require.NoError(t, err)
-				bad.Retain() // until it is stopped
-				return compose(r)
-			}
-			r := open()
-			require.True(t, r.Next())
-			assert.Same(t, good.Schema(), r.RecordBatch().Schema())
-			assert.False(t, r.Next())
-			assert.EqualError(t, r.Err(), "cdevice: validate: column[0].values[0], want valid UTF-8: invalid")
-			r.Release()
-
-			s := export(t, open())
-			out := garbageArray()
-			require.Zero(t, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)))
-			cdevice.ReleaseStruct(out)
-			assert.EqualValues(t, 22, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)), "EINVAL")
-			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "want valid UTF-8")
-			cdevice.ReleaseStruct(s)
-		})
 	}
 }
 

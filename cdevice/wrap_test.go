@@ -138,6 +138,10 @@ func TestWrapRefusesArrayDataThatIsWrong(t *testing.T) {
 			}
 			require.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.ErrorContains(t, err, row.want)
+			_, err = cdevice.WrapArray(dataOnly{twoColumns(t).Column(0), data}, device.CPUDevice())
+			require.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.ErrorContains(t, err, "cdevice: wrap: array")
+			assert.ErrorContains(t, err, row.want)
 		})
 	}
 }
@@ -153,6 +157,11 @@ func TestWrapRefusesAColumnOfOtherData(t *testing.T) {
 		if err == nil {
 			b.Release()
 		}
+		data.Release()
+	}
+	for _, dt := range []arrow.DataType{nil, &arrow.MapType{}} { // which panics
+		data := rawData{dt: dt, buffers: []*memory.Buffer{nil, nil}}.make()
+		assert.ErrorIs(t, second(cdevice.WrapArray(dataOnly{twoColumns(t).Column(0), data}, device.CPUDevice())), arrow.ErrInvalid)
 		data.Release()
 	}
 }
