@@ -86,34 +86,6 @@ func TestEveryFieldCorrupted(t *testing.T) {
 	eachForeign(t, []cases.Variant{cases.Nulls}, asBatch, body)
 }
 
-// Contents at random: a full validation refuses them, or all of arrow-go can
-// read them.
-func TestRandomContents(t *testing.T) {
-	seed, rounds := uint64(0), 150
-	if testing.Short() {
-		rounds = 50
-	}
-	for _, w := range []way{asArray, asBatch} {
-		eachForeign(t, []cases.Variant{cases.Nulls, cases.Sliced}, w, func(t *testing.T, f *foreignArray) {
-			seed++
-			r := rand.New(rand.NewPCG(seed, 2026))
-			nodes := f.guided()
-			for round := range rounds {
-				f.restore()
-				for range 1 + r.IntN(3) {
-					if len(nodes) > 0 {
-						scribble(r, nodes[r.IntN(len(nodes))])
-					}
-				}
-				if !f.tame() {
-					continue
-				}
-				_ = importAndUse(t, f, fmt.Sprintf("seed %d, round %d", seed, round), true)
-			}
-		})
-	}
-}
-
 // Contents at random are accepted in memory of a GPU if they are accepted in memory of the host, and
 // refused with the same error otherwise.
 func TestRandomContentsOnAGPU(t *testing.T) {

@@ -159,29 +159,6 @@ func TestGPUColumnsOfSeveralStreams(t *testing.T) {
 	})
 }
 
-// Without different events there is nothing to wait for, and no driver is called.
-func TestColumnsWithOneEventCallNothing(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	rec := columnsOf(memory.DefaultAllocator, 3, 1000, false)
-	defer rec.Release()
-	there, err := cdevice.CopyToDevice(background, rec, m.GPUs[0])
-	require.NoError(t, err)
-	defer there.Release()
-	a, b := there.Column(2), there.Column(0)
-	defer a.Release()
-	defer b.Release()
-	require.NoError(t, m.GPUs[0].Flush(background)) // in the background it would be counted
-	made, _ := calls(m, func() {
-		of, err := cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{a.Field(), b.Field()}, nil), a, b)
-		require.NoError(t, err)
-		with, err := of.WithColumn(arrow.Field{Name: "again", Type: a.DataType()}, a)
-		require.NoError(t, err)
-		of.Release()
-		with.Release()
-	})
-	assert.Empty(t, made)
-}
-
 // MapTo makes batches of another schema.
 func TestMapToAnotherSchema(t *testing.T) {
 	checkLeaks(t)

@@ -5,17 +5,13 @@
 package cdevice_test
 
 import (
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -100,28 +96,99 @@ func TestRepeatedExportsCallNoC(t *testing.T) {
 	}
 }
 
-// A wrapped batch makes its nodes only for functions other than exports: it takes two Go allocations,
-// the batch with its owner, and the list of its data. (With memory of the Go heap, the runtime's list
-// of pins grows besides.)
-func TestWrapAllocations(t *testing.T) {
-	builder := array.NewInt64Builder(mallocator.NewMallocator())
-	builder.AppendValues([]int64{1, 2}, nil)
-	column := builder.NewArray()
-	defer column.Release()
-	for _, columns := range []int{1, 10, 1000} {
-		fields := slices.Repeat([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, columns)
-		rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), slices.Repeat([]arrow.Array{column}, columns), 2)
-		defer rec.Release()
-		out := new(cdevice.CArrowDeviceArray)
-		allocs := testing.AllocsPerRun(100, func() {
-			b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-			if err != nil || cdevice.ExportRecordBatch(b, out, nil) != nil {
-				t.Error("wrap or export failed")
+// The most Go allocations of operations, for any number of columns.
+func TestAllocations(t *testing.T) {
+	type operation = func(t *testing.T, columns int) (do func())
+	importing := func(use func(*cdevice.RecordBatch)) operation {
+		return func(t *testing.T, columns int) func() {
+			rec, tree := wide(t, columns)
+			in, schema := new(cdevice.CArrowDeviceArray), rec.Schema()
+			return func() {
+				tree.Export(abi.As[abi.ArrowDeviceArray](in))
+				b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+				require.NoError(t, err)
+				use(b)
+				b.Release()
 			}
-			b.Release()
-			cdevice.ReleaseStruct(out)
+		}
+	}
+	viewing := func(take func(arrow.RecordBatch)) operation {
+		return importing(func(b *cdevice.RecordBatch) {
+			rec, err := b.HostView(background)
+			require.NoError(t, err)
+			take(rec)
+			rec.Release()
 		})
-		assert.LessOrEqual(t, allocs, 2.0, "for %d columns", columns)
+	}
+	for name, row := range map[string]struct {
+		most float64
+		of   operation
+	}{
+		"import: batch and owner in one": {1, importing(func(*cdevice.RecordBatch) {})},
+		"plain import": {1, func(t *testing.T, columns int) func() {
+			rec, tree := wide(t, columns)
+			in, schema := new(abi.ArrowDeviceArray), rec.Schema()
+			return func() {
+				tree.Export(in)
+				b, err := cdevice.ImportRecordBatchWithSchema(cdevice.ArrayFromPtr(addressOf(in)), schema)
+				require.NoError(t, err)
+				b.Release()
+			}
+		}},
+		"import that is not looked into makes no nodes": {1, importing(func(b *cdevice.RecordBatch) {
+			if b.NumRows() != 3 || b.NumCols() != b.Schema().NumFields() || b.Synchronize(background) != nil {
+				t.Error("another batch")
+			}
+		})},
+		"view: import, nodes, view, columns, and which of them are made": {5, viewing(func(arrow.RecordBatch) {})},
+		"view of a column": {10, viewing(func(rec arrow.RecordBatch) { rec.Column(0).Len() })},
+		"column, whose nodes are made already": {1, func(t *testing.T, columns int) func() {
+			rec, tree := wide(t, columns)
+			in := new(cdevice.CArrowDeviceArray)
+			tree.Export(abi.As[abi.ArrowDeviceArray](in))
+			b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
+			require.NoError(t, err)
+			t.Cleanup(b.Release)
+			return func() { b.Column(0).Release() }
+		}},
+		"validation": {1, func(t *testing.T, columns int) func() {
+			rec, _ := wide(t, columns)
+			b := wrap(t, rec)
+			return func() { require.NoError(t, b.ValidateFull(background)) }
+		}},
+		// With memory of the Go heap, the runtime's list of pins grows besides.
+		"wrap and export: the batch with its owner, and the list of its data": {2, func(t *testing.T, columns int) func() {
+			rec := columnsOf(offHeap, columns, 2, false)
+			t.Cleanup(rec.Release)
+			out := new(cdevice.CArrowDeviceArray)
+			return func() {
+				b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+				require.NoError(t, err)
+				require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+				b.Release()
+				cdevice.ReleaseStruct(out)
+			}
+		}},
+		"NULL buffers that are replaced: batch, nodes, buffers, the pin of them, and an array": {5, func(t *testing.T, columns int) func() {
+			root := cpeer.Node{Buffers: []uintptr{0}, Children: slices.Repeat([]cpeer.Node{{Buffers: []uintptr{0, 0, 0}}}, columns)}
+			tree := cpeer.NewTree(root)
+			t.Cleanup(tree.Free)
+			fields := slices.Repeat([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}}, columns)
+			in, schema := new(cdevice.CArrowDeviceArray), arrow.NewSchema(fields, nil)
+			return func() {
+				tree.Export(abi.As[abi.ArrowDeviceArray](in))
+				b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+				require.NoError(t, err)
+				b.Column(0).Release()
+				b.Release()
+			}
+		}},
+	} {
+		for _, columns := range []int{1, 10, 1000} {
+			do := row.of(t, columns)
+			do() // what is made once, as plans of schemas
+			assert.LessOrEqual(t, testing.AllocsPerRun(50, do), row.most, "%s, %d columns", name, columns)
+		}
 	}
 }
 
@@ -168,99 +235,6 @@ func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
 	})
 }
 
-func TestImportAllocations(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
-		for _, columns := range []int{1, 10, 1000} {
-			rec, tree := wide(t, columns)
-			device := new(abi.ArrowDeviceArray)
-			var in cArray = arrayOf[cdevice.CArrowDeviceArray]{abi.As[cdevice.CArrowDeviceArray](device)}
-			if k.name == plainKind.name {
-				in = arrayOf[cdata.CArrowArray]{cdevice.ArrayFromPtr(addressOf(device))}
-			}
-			schema := rec.Schema()
-			allocs := testing.AllocsPerRun(100, func() {
-				tree.Export(device)
-				b, err := in.importBatchWithSchema(schema)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				b.Release()
-			})
-			assert.LessOrEqual(t, allocs, 1.0, "batch and owner in one, for %d columns", columns)
-		}
-	})
-}
-
-// A host view costs as many allocations for any number of columns, and a column that is taken some
-// more; a plain import is counted with them.
-func TestHostViewAllocations(t *testing.T) {
-	for _, columns := range []int{1, 10, 1000} {
-		rec, tree := wide(t, columns)
-		in := new(cdevice.CArrowDeviceArray)
-		schema := rec.Schema()
-		view := func(take func(arrow.RecordBatch)) float64 {
-			return testing.AllocsPerRun(100, func() {
-				tree.Export(abi.As[abi.ArrowDeviceArray](in))
-				b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer b.Release()
-				rec, err := b.HostView(background)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				take(rec)
-				rec.Release()
-			})
-		}
-		none := view(func(arrow.RecordBatch) {})
-		assert.LessOrEqual(t, none, 5.0, "import, nodes, view, columns, and which of them are made, for %d columns", columns)
-		one := view(func(rec arrow.RecordBatch) { rec.Column(0).Len() })
-		assert.LessOrEqual(t, one-none, 5.0, "a column of %d", columns)
-	}
-}
-
-// A full validation of valid columns allocates nothing for a column.
-func TestValidationAllocations(t *testing.T) {
-	for _, columns := range []int{1, 1000} {
-		rec, _ := wide(t, columns)
-		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-		require.NoError(t, err)
-		require.NoError(t, b.ValidateFull(background)) // makes the nodes
-		assert.LessOrEqual(t, testing.AllocsPerRun(20, func() {
-			if err := b.ValidateFull(background); err != nil {
-				t.Error(err)
-			}
-		}), 1.0, "%d columns", columns)
-		b.Release()
-	}
-}
-
-// What a program does with an import that does not look into columns makes no nodes.
-func TestNodesAreMadeOnDemand(t *testing.T) {
-	const columns = 1000
-	rec, tree := wide(t, columns)
-	in := new(cdevice.CArrowDeviceArray)
-	schema := rec.Schema()
-	allocs := testing.AllocsPerRun(100, func() {
-		tree.Export(abi.As[abi.ArrowDeviceArray](in))
-		b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if b.NumCols() != columns || b.NumRows() != 3 || !b.Schema().Equal(schema) || b.Synchronize(background) != nil {
-			t.Error("another batch")
-		}
-		b.Release()
-	})
-	assert.LessOrEqual(t, allocs, 1.0)
-}
-
 // Nested types too: nodes of all levels come from one allocation.
 func TestNestedImportAllocations(t *testing.T) {
 	for _, c := range cases.All() {
@@ -302,44 +276,4 @@ func TestRepeatedExportsOfGoMemoryPinNothing(t *testing.T) {
 		cdevice.ReleaseStruct(out)
 	}
 	assert.Equal(t, before+1, cdevice.ReadStats().PinnedBatches, "slices share the pins")
-}
-
-// NULL buffers are replaced with two allocations more, not with some per column.
-func TestReplacedNullsAllocateOnce(t *testing.T) {
-	var allocs []float64
-	for _, columns := range []int{2, 1000} {
-		fields := make([]arrow.Field, columns)
-		root := cpeer.Node{Buffers: []uintptr{0}}
-		for i := range columns {
-			fields[i] = arrow.Field{Name: fmt.Sprint(i), Type: arrow.BinaryTypes.String, Nullable: true}
-			root.Children = append(root.Children, cpeer.Node{Buffers: []uintptr{0, 0, 0}})
-		}
-		tree := cpeer.NewTree(root)
-		t.Cleanup(tree.Free)
-		schema := arrow.NewSchema(fields, nil)
-		in := new(cdevice.CArrowDeviceArray)
-		allocs = append(allocs, testing.AllocsPerRun(50, func() {
-			tree.Export(abi.As[abi.ArrowDeviceArray](in))
-			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			b.Column(0).Release()
-			b.Release()
-		}))
-	}
-	assert.Equal(t, allocs[0], allocs[1])
-	assert.LessOrEqual(t, allocs[0], 5.0, "batch, nodes, buffers, the pin of them, and the array")
-}
-
-// The nodes of an import are made once: a column costs its array only.
-func TestNodesAreMadeOnce(t *testing.T) {
-	rec, tree := wide(t, 1000)
-	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(abi.As[abi.ArrowDeviceArray](in))
-	b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
-	require.NoError(t, err)
-	defer b.Release()
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { b.Column(0).Release() }), 1.0)
 }

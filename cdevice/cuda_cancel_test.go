@@ -59,6 +59,29 @@ func TestGPUContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 	}
 }
 
+// A copy into page-locked memory is made by the host, in its turn on a stream that is stuck.
+func TestGPUContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	column := numbers(t, 8000)
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	copied := func(ctx context.Context) error {
+		a, err := copyArray(ctx, column, gpu.Pinned(), cdevice.WithStream(s))
+		if err == nil {
+			sameOnHost(t, column, a)
+			a.Release()
+		}
+		return err
+	}
+	within.Context(t, "CopyToDevice", copied)
+	open()
+	within.Seconds(t, "CopyToDevice afterwards", func() error { return copied(background) })
+	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
+}
+
 // An allocator of page-locked memory waits for memory that was freed and is still used. The
 // context of the copy ends that wait too.
 func TestCopyIntoPageLockedMemoryIsGivenUp(t *testing.T) {

@@ -18,50 +18,91 @@ import (
 
 // The driver calls that an operation may cost, counted by the simulator.
 
-func TestImportAndExportAgainCallNothing(t *testing.T) {
+// What neither copies nor waits calls nothing.
+func TestWhatCallsNoDriver(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	rec := columnsOf(memory.DefaultAllocator, 1000, 3, true)
 	defer rec.Release()
 	batch, err := cdevice.CopyToDevice(background, rec, gpu)
 	require.NoError(t, err)
+	a, b := batch.Column(2), batch.Column(0)
+	var again *cdevice.RecordBatch
 	require.NoError(t, gpu.Flush(background)) // in the background it would be counted
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema))
-	batch.Release()
+	for name, do := range map[string]func(){
+		"import and export again": func() {
+			batch.Retain()
+			again = sent(t, sent(t, batch, gpu), gpu)
+		},
+		"export, whose event is there already": func() {
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
+			assert.NotZero(t, out.SyncEvent)
+			cdevice.ReleaseStruct(out)
+		},
+		"columns with one event": func() {
+			of, err := cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{a.Field(), b.Field()}, nil), a, b)
+			require.NoError(t, err)
+			with, err := of.WithColumn(arrow.Field{Name: "again", Type: a.DataType()}, a)
+			require.NoError(t, err)
+			of.Release()
+			with.Release()
+		},
+		"a stream through C": func() {
+			once, err := readerFunc(rec.Schema(), device.CUDA, nextOf(nil, batch, batch, batch), nil)
+			require.NoError(t, err)
+			in, err := cdevice.ImportRecordReader(export(t, once), cdevice.WithDevice(gpu))
+			require.NoError(t, err)
+			n, err := count(in.All())
+			require.NoError(t, err)
+			assert.Equal(t, 3, n)
+			in.Release()
+		},
+	} {
+		made, _ := calls(m, do)
+		assert.Empty(t, made, name)
+	}
+	for _, held := range []interface{ Release() }{again, a, b, batch} {
+		held.Release()
+	}
+}
 
-	again, schemaAgain := garbageArray(), garbageSchema()
-	made, _ := calls(m, func() {
-		imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
-		require.NoError(t, err)
-		require.NoError(t, cdevice.ExportRecordBatch(imported, again, schemaAgain))
-		imported.Release()
-	})
-	assert.Empty(t, made)
-
-	imported, err := cdevice.ImportRecordBatch(again, schemaAgain, cdevice.WithDevice(gpu))
+// Offsets are read with one wait, and data with one more.
+func TestCopyOfAnImportCalls(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 1000, 3, true)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
 	require.NoError(t, err)
-	made, report := calls(m, func() {
-		size, err := imported.NumBytes(background)
-		require.NoError(t, err)
-		wrapped, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-		require.NoError(t, err)
-		want, err := wrapped.NumBytes(background)
-		require.NoError(t, err)
-		wrapped.Release()
-		assert.Equal(t, want, size)
-	})
+	imported := sent(t, batch, gpu)
+	defer imported.Release()
+	made, report := calls(m, func() { require.NoError(t, second(imported.NumBytes(background))) })
 	assert.Equal(t, 1000, made["cuMemcpyAsync"], "the offsets of each column")
 	assert.Equal(t, 1, report.Synchronisations)
-	made, report = calls(m, func() {
-		back, err := imported.CopyToHost(background, nil)
-		require.NoError(t, err)
-		assert.True(t, array.RecordEqual(rec, back))
-		back.Release()
-	})
+	made, report = calls(m, func() { sameBatchOnHost(t, rec, imported) })
 	assert.LessOrEqual(t, made["cuMemcpyAsync"], 2000)
 	assert.Equal(t, 2, report.Synchronisations, "for the offsets, and for the data")
-	imported.Release()
+}
+
+func TestRecordEventCalls(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	rec := columnsOf(memory.DefaultAllocator, 100, 10, true)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, m.GPUs[0])
+	require.NoError(t, err)
+	require.NoError(t, m.GPUs[0].Flush(background)) // in the background it would be counted
+	s, out := newStream(t, m.GPUs[0]), garbageArray()
+	for round, most := range []int{1, 0} {
+		made, report := calls(m, func() { require.NoError(t, exportMade(out, nil)(batch.RecordEvent(s))) })
+		assert.LessOrEqual(t, made["cuEventCreate"], most, "round %d", round)
+		assert.Equal(t, 1, made["cuEventRecord"])
+		assert.Zero(t, report.Synchronisations)
+		require.NoError(t, s.Synchronize(background))
+		cdevice.ReleaseStruct(out)
+		require.NoError(t, m.GPUs[0].Flush(background))
+	}
+	batch.Release()
 }
 
 func TestCopyToDeviceCalls(t *testing.T) {
@@ -190,30 +231,4 @@ func mixedColumns(t *testing.T, mem memory.Allocator) arrow.RecordBatch {
 		c.Release()
 	}
 	return rec
-}
-
-func TestExportCalls(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
-	rec := columnsOf(memory.DefaultAllocator, 100, 10, true)
-	defer rec.Release()
-	batch, err := cdevice.CopyToDevice(background, rec, m.GPUs[0])
-	require.NoError(t, err)
-	require.NoError(t, m.GPUs[0].Flush(background)) // in the background it would be counted
-	out := garbageArray()
-	made, _ := calls(m, func() { require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil)) })
-	assert.Empty(t, made, "its event is there already")
-	assert.NotZero(t, out.SyncEvent)
-	cdevice.ReleaseStruct(out)
-
-	s := newStream(t, m.GPUs[0])
-	for round, most := range []int{1, 0} {
-		made, report := calls(m, func() { require.NoError(t, exportMade(out, nil)(batch.RecordEvent(s))) })
-		assert.LessOrEqual(t, made["cuEventCreate"], most, "round %d", round)
-		assert.Equal(t, 1, made["cuEventRecord"])
-		assert.Zero(t, report.Synchronisations)
-		require.NoError(t, s.Synchronize(background))
-		cdevice.ReleaseStruct(out)
-		require.NoError(t, m.GPUs[0].Flush(background))
-	}
-	batch.Release()
 }

@@ -280,7 +280,7 @@ func waitingKinds(t *testing.T, m *cudatest.Machine, stuck device.Stream) map[st
 // Released memory of every kind that waits for pending work is counted. (Tests of internal/gpu have its limit.)
 func TestWaitingMemoryIsCounted(t *testing.T) {
 	checkLeaks(t)
-	withAndWithoutPools(t, cudasim.Options{NoPoison: true}, func(t *testing.T, m *cudatest.Machine) {
+	cudatest.WithAndWithoutPools(t, cudasim.Options{NoPoison: true}, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		stranger := m.Stranger(t, gpu)
 		stuck, err := gpu.WrapStream(stranger.Handle)

@@ -95,28 +95,6 @@ var programs = []program{
 		p.rest()
 		p.consume(b, 1)
 	}},
-	{"read what was page-locked", 1, func(p *trial) {
-		mem := cudatest.Pinned(p.T, p.gpus[0])
-		rec := columnsOf(mem, 3, int(p.rec.NumRows()), false)
-		b := p.upload(rec)
-		rec.Release()
-		p.rest()
-		p.consume(b, 0)
-		p.must(p.gpus[0].Flush(background))
-		mem.Trim()
-	}},
-	{"read what was copied on a stream", 1, func(p *trial) {
-		b := p.upload(p.rec, cdevice.WithStream(p.stream(0)))
-		p.rest()
-		p.consume(b, 0)
-	}},
-	{"read the second of two", 1, func(p *trial) {
-		first, second := p.upload(p.rec), p.upload(p.rec)
-		p.must(first.Synchronize(background))
-		first.Release()
-		p.rest()
-		p.consume(second, 0)
-	}},
 	{"read after others were uploaded and freed", 1, func(p *trial) {
 		for range 3 {
 			p.upload(p.rec).Release()

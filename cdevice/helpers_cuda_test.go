@@ -171,16 +171,6 @@ func copiedTo(t *testing.T, column arrow.Array, dev device.Device) *cdevice.Arra
 	return a
 }
 
-// withAndWithoutPools runs test on two simulated machines.
-func withAndWithoutPools(t *testing.T, o cudasim.Options, test func(*testing.T, *cudatest.Machine)) {
-	for name, none := range map[string]bool{"pools": false, "no pools": true} {
-		t.Run(name, func(t *testing.T) {
-			o.NoPools = none
-			test(t, cudatest.Simulated(t, o))
-		})
-	}
-}
-
 const mib = 1 << 20
 
 // calls returns the driver calls of f, without those that prepare the thread: they make contexts

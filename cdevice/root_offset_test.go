@@ -166,35 +166,25 @@ func TestRootWithAnOffsetAndNoColumns(t *testing.T) {
 
 // The batches of a stream may have offsets of their own.
 func TestStreamOfRootsWithOffsets(t *testing.T) {
-	for name, open := range map[string]func(b *cdevice.RecordBatch) (*script, func() *cdevice.RecordReader){
-		"device": func(b *cdevice.RecordBatch) (*script, func() *cdevice.RecordReader) {
-			s := newScript(t, b, b, b)
-			return s, func() *cdevice.RecordReader { return s.reader(t) }
-		},
-		"plain": func(b *cdevice.RecordBatch) (*script, func() *cdevice.RecordReader) {
-			s := plainKind.script(t, b, b, b)
-			return s, func() *cdevice.RecordReader { return s.reader(t) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rec := twoColumns(t)
-			s, reader := open(wrap(t, rec))
-			next := s.getNext
-			s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-				code := next(call, out)
-				out.Array.Offset = int64(call)
-				out.Array.Length -= int64(call)
-				return code
-			}
-			r := reader()
-			for i := range int64(3) {
-				require.True(t, r.Next(), fmt.Sprint(r.Err()))
-				want := rec.NewSlice(i, rec.NumRows())
-				sameBatchOnHost(t, want, r.RecordBatch())
-				want.Release()
-			}
-			assert.False(t, r.Next())
-			assert.NoError(t, r.Err())
-		})
-	}
+	rec := twoColumns(t)
+	eachKind(t, func(t *testing.T, k kind) {
+		b := wrap(t, rec)
+		s := k.script(t, b, b, b)
+		next := s.getNext
+		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+			code := next(call, out)
+			out.Array.Offset = int64(call)
+			out.Array.Length -= int64(call)
+			return code
+		}
+		r := s.reader(t)
+		for i := range int64(3) {
+			require.True(t, r.Next(), fmt.Sprint(r.Err()))
+			want := rec.NewSlice(i, rec.NumRows())
+			sameBatchOnHost(t, want, r.RecordBatch())
+			want.Release()
+		}
+		assert.False(t, r.Next())
+		assert.NoError(t, r.Err())
+	})
 }

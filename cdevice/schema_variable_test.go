@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // A variable of type arrow.Schema may be assigned another schema between two uses.
@@ -54,23 +53,6 @@ func TestSchemaVariableThatIsAssignedAnew(t *testing.T) {
 			rec := array.NewRecordBatch(s, viewOf(t, b).Columns(), b.NumRows())
 			defer rec.Release()
 			return imported(t, wrap(t, rec), s)
-		},
-		"reader": func(t *testing.T, b *cdevice.RecordBatch, s *arrow.Schema) (*cdevice.RecordBatch, error) {
-			in, err := imported(t, b, s)
-			require.NoError(t, err)
-			defer in.Release()
-			r, err := cdevice.NewRecordReader(s, device.CPU, yielding(nil, in))
-			require.NoError(t, err)
-			defer r.Release()
-			out := garbageStream()
-			require.NoError(t, cdevice.ExportRecordReader(r, out))
-			back, err := cdevice.ImportRecordReader(out)
-			require.NoError(t, err)
-			defer back.Release()
-			require.True(t, back.Next())
-			got := back.RecordBatch()
-			got.Retain()
-			return got, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

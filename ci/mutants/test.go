@@ -58,7 +58,7 @@ const (
 	first = "^TestGPU|Wait"
 	// last are tests that take seconds each, and all together as long as the others.
 	last = "^TestGPUContract$|^TestEachCallFails$|^TestFreesWaitWhile|^TestFlushWaitsFor|^TestOutOfMemorySays|^TestBusyGPU|" +
-		"^TestAllocateWaitsWhere|^TestIdleMemory|^TestReleasedBatchesFill|^TestRandomContents$"
+		"^TestAllocateWaitsWhere|^TestIdleMemory|^TestRandomContents$"
 	// never are tests that wait for nothing of a device: they hammer callbacks.
 	never = "Hammer|^Example"
 )
