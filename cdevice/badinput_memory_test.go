@@ -134,18 +134,14 @@ func TestFullValidationOfMemoryThatIsGone(t *testing.T) {
 	checkLeaks(t)
 	rec := truncated(t, true)
 	defer rec.Release()
-	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	require.NoError(t, err)
-	defer b.Release()
-	err = b.ValidateFull(background)
+	b := kept(cdevice.WrapRecordBatch(rec, device.CPUDevice()))(t)
+	err := b.ValidateFull(background)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.ErrorContains(t, err, "cdevice: validate: memory at 0x")
 
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, exportMade(out, schema)(cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a", "bc"]`), device.CPUDevice())))
 	*abi.At[uintptr](abi.As[abi.ArrowArray](&out.Array).Buffers + 8) = 0x7000_0000_0000 // offsets
-	a, err := cdevice.ImportArray(out, schema)
-	require.NoError(t, err)
-	defer a.Release()
+	a := kept(cdevice.ImportArray(out, schema))(t)
 	assert.ErrorContains(t, a.ValidateFull(background), "memory at 0x7000000")
 }

@@ -21,7 +21,10 @@ import (
 
 func TestHostViewOfAWrappedBatchIsTheBatch(t *testing.T) {
 	rec := twoColumns(t)
-	assert.Same(t, rec, viewOf(t, wrap(t, rec)))
+	b := wrap(t, rec)
+	assert.Same(t, rec, viewOf(t, b))
+	column := kept(cdevice.WrapArray(rec.Column(0), device.CPUDevice()))(t)
+	assert.Same(t, rec.Column(0), kept(column.HostView(background))(t))
 }
 
 // The metadata of a record batch that is wrapped goes with its copies and views, and not with another's. The second schema
@@ -38,14 +41,10 @@ func TestMetadataOfAWrappedBatch(t *testing.T) {
 		defer rec.Release()
 		b := wrap(t, rec)
 		assert.Equal(t, md, b.Metadata())
-		copied, err := b.CopyToHost(background, nil)
-		require.NoError(t, err)
-		defer copied.Release()
+		copied := kept(b.CopyToHost(background, nil))(t)
 		assert.Equal(t, md, of(copied))
 		for _, dev := range []device.Device{device.CPUDevice(), pinned} {
-			there, err := b.CopyTo(background, dev)
-			require.NoError(t, err)
-			defer there.Release()
+			there := kept(b.CopyTo(background, dev))(t)
 			assert.Equal(t, md, there.Metadata())
 			view := viewOf(t, there)
 			assert.Equal(t, md, of(view))
@@ -95,9 +94,7 @@ func TestSliceOutOfRangeIsAnError(t *testing.T) {
 
 func TestSelectTakesColumnsInOrder(t *testing.T) {
 	rec := twoColumns(t)
-	picked, err := wrap(t, rec).Select(1, 0, 1)
-	require.NoError(t, err)
-	defer picked.Release()
+	picked := kept(wrap(t, rec).Select(1, 0, 1))(t)
 	view := viewOf(t, picked)
 	require.EqualValues(t, 3, view.NumCols())
 	for i, want := range []int{1, 0, 1} {
@@ -106,12 +103,10 @@ func TestSelectTakesColumnsInOrder(t *testing.T) {
 	}
 	assert.True(t, rec.Schema().Metadata().Equal(view.Schema().Metadata()))
 
-	none, err := picked.Select()
-	require.NoError(t, err)
-	defer none.Release()
+	none := kept(picked.Select())(t)
 	assert.EqualValues(t, 5, none.NumRows(), "a batch without columns keeps its rows")
 
-	_, err = picked.Select(0, 3)
+	_, err := picked.Select(0, 3)
 	assert.ErrorContains(t, err, "cdevice: select: indices[1] = 3, want 0 to 2")
 	_, err = picked.Select(-1)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -131,9 +126,7 @@ func TestColumnKeepsItsField(t *testing.T) {
 
 func TestSlicedExportsKeepTheBuffers(t *testing.T) {
 	b := wrap(t, twoColumns(t))
-	part, err := b.Slice(2, 4)
-	require.NoError(t, err)
-	defer part.Release()
+	part := kept(b.Slice(2, 4))(t)
 	var whole, cut cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportRecordBatch(b, &whole, nil))
 	defer cdevice.ReleaseStruct(&whole)
@@ -158,16 +151,12 @@ func TestSlicedExportsKeepTheBuffers(t *testing.T) {
 func TestLongChildIsCutToTheBatch(t *testing.T) {
 	checkLeaks(t)
 	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 4, Buffers: []uintptr{0, bridge.Zeros}}}})
-	defer tree.Free()
+	t.Cleanup(tree.Free)
 	in := new(cdevice.CArrowDeviceArray)
 	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-	require.NoError(t, err)
-	defer b.Release()
-	view, err := b.HostView(context.Background())
-	require.NoError(t, err)
-	defer view.Release()
+	b := kept(cdevice.ImportRecordBatchWithSchema(in, schema))(t)
+	view := kept(b.HostView(context.Background()))(t)
 	assert.Equal(t, `[0,0]`, marshal(t, view.Column(0)))
 }
 
@@ -228,15 +217,9 @@ func allBytes(data arrow.ArrayData) (out [][]byte) {
 
 func TestCopyOfRunsIsCutToThem(t *testing.T) {
 	arr := fromJSON(t, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32), `[1,1,1,2,2,3,3,3]`)
-	a, err := cdevice.WrapArray(arr, device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
-	part, err := a.Slice(2, 6)
-	require.NoError(t, err)
-	defer part.Release()
-	copied, err := part.CopyToHost(context.Background(), nil)
-	require.NoError(t, err)
-	defer copied.Release()
+	a := kept(cdevice.WrapArray(arr, device.CPUDevice()))(t)
+	part := kept(a.Slice(2, 6))(t)
+	copied := kept(part.CopyToHost(context.Background(), nil))(t)
 	runs := copied.(*array.RunEndEncoded)
 	assert.Equal(t, `[1,3,4]`, marshal(t, runs.RunEndsArr()))
 	assert.Equal(t, `[1,2,3]`, marshal(t, runs.Values()))

@@ -53,9 +53,7 @@ func TestRecordBatchOf(t *testing.T) {
 
 	out, outSchema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportRecordBatch(of, out, outSchema))
-	again, err := cdevice.ImportRecordBatch(out, outSchema)
-	require.NoError(t, err)
-	defer again.Release()
+	again := kept(cdevice.ImportRecordBatch(out, outSchema))(t)
 	sameBatchOnHost(t, want, again)
 }
 
@@ -64,12 +62,8 @@ func TestWithColumn(t *testing.T) {
 	rec := twoColumns(t)
 	b := wrap(t, rec)
 	column := ints(t, `[1,2,3,4,5]`)
-	added, err := b.WithColumn(arrow.Field{Name: "new", Type: arrow.PrimitiveTypes.Int64}, column)
-	require.NoError(t, err)
-	defer added.Release()
-	replaced, err := added.WithColumn(arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int64}, column)
-	require.NoError(t, err)
-	defer replaced.Release()
+	added := kept(b.WithColumn(arrow.Field{Name: "new", Type: arrow.PrimitiveTypes.Int64}, column))(t)
+	replaced := kept(added.WithColumn(arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int64}, column))(t)
 	column.Release()
 
 	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3,4,5]`)
@@ -91,18 +85,12 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 	i, s := b.Column(0), b.Column(1)
 	defer i.Release()
 	defer s.Release()
-	short, err := i.Slice(0, 4)
-	require.NoError(t, err)
-	defer short.Release()
+	short := kept(i.Slice(0, 4))(t)
 	gone, err := i.Slice(0, 5)
 	require.NoError(t, err)
 	gone.Release()
-	elsewhere, err := cdevice.NewArray(cudatest.Simulated(t, cudasim.Options{}).GPUs[0], arrow.Null, cdevice.ArrayData{Length: 5}, cdevice.Lifetime{})
-	require.NoError(t, err)
-	defer elsewhere.Release()
-	twice, err := b.Select(0, 0)
-	require.NoError(t, err)
-	defer twice.Release()
+	elsewhere := kept(cdevice.NewArray(cudatest.Simulated(t, cudasim.Options{}).GPUs[0], arrow.Null, cdevice.ArrayData{Length: 5}, cdevice.Lifetime{}))(t)
+	twice := kept(b.Select(0, 0))(t)
 
 	int32s := arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int32}
 	of := func(types []arrow.DataType, columns ...*cdevice.Array) error {
@@ -171,9 +159,7 @@ func TestMapToAnotherSchema(t *testing.T) {
 		return cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{{Name: "x", Type: field.Type}, {Name: "y", Type: field.Type}}, nil), column, column)
 	}
 	r := asked(t, nil, numbered(t, 3)...)
-	to, err := r.WithMetadata(metadata).MapTo(schema, double)
-	require.NoError(t, err)
-	defer to.Release()
+	to := kept(r.WithMetadata(metadata).MapTo(schema, double))(t)
 	r.Release()
 	assert.Same(t, schema, to.Schema())
 	assert.True(t, to.Metadata().Equal(metadata), "of the stream")

@@ -146,9 +146,7 @@ func TestAllocations(t *testing.T) {
 			rec, tree := wide(t, columns)
 			in := new(cdevice.CArrowDeviceArray)
 			tree.Export(abi.As[abi.ArrowDeviceArray](in))
-			b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
-			require.NoError(t, err)
-			t.Cleanup(b.Release)
+			b := kept(cdevice.ImportRecordBatchWithSchema(in, rec.Schema()))(t)
 			return func() { b.Column(0).Release() }
 		}},
 		"validation": {1, func(t *testing.T, columns int) func() {
@@ -267,9 +265,7 @@ func TestRepeatedExportsOfGoMemoryPinNothing(t *testing.T) {
 	before := cdevice.ReadStats().PinnedBatches
 	b := wrap(t, rec)
 	assert.Equal(t, before+1, cdevice.ReadStats().PinnedBatches)
-	part, err := b.Slice(0, 2)
-	require.NoError(t, err)
-	defer part.Release()
+	part := kept(b.Slice(0, 2))(t)
 	out := new(cdevice.CArrowDeviceArray)
 	for range 3 {
 		require.NoError(t, cdevice.ExportRecordBatch(part, out, nil))

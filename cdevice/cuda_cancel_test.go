@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -59,27 +61,39 @@ func TestGPUContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 	}
 }
 
-// A copy into page-locked memory is made by the host, in its turn on a stream that is stuck.
-func TestGPUContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
+// A copy to a device waits for a stream that is stuck where it needs more staging memory than there is, and where the host
+// makes it in its turn. (Tests of copyplan have copies to the host.)
+func TestGPUContextsEndCopiesBehindAStuckStream(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	column := numbers(t, 8000)
 	s := newStream(t, gpu)
-	open := m.Hold(t, s)
-	copied := func(ctx context.Context) error {
-		a, err := copyArray(ctx, column, gpu.Pinned(), cdevice.WithStream(s))
-		if err == nil {
-			sameOnHost(t, column, a)
-			a.Release()
+	into := func(dev device.Device, column arrow.Array) func(context.Context) error {
+		return func(ctx context.Context) error {
+			a, err := copyArray(ctx, column, dev, cdevice.WithStream(s))
+			if err == nil {
+				sameOnHost(t, column, a)
+				a.Release()
+			}
+			return err
 		}
-		return err
 	}
-	within.Context(t, "CopyToDevice", copied)
+	copies := map[string]func(context.Context) error{
+		"through staging memory": into(gpu, numbers(t, 96*mib)), "by the host": into(gpu.Pinned(), numbers(t, 8000)),
+	}
+	open := m.Hold(t, s)
+	for name, do := range copies {
+		for range 2 {
+			within.Context(t, name, do)
+		}
+	}
 	open()
-	within.Seconds(t, "CopyToDevice afterwards", func() error { return copied(background) })
+	for name, do := range copies {
+		within.Seconds(t, name+" afterwards", func() error { return do(background) })
+	}
 	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
-	assert.Zero(t, gpu.ReadStats().Pinned.Live)
+	within.Eventually(t, "nothing is kept", func() bool { return gpu.ReadStats().Device.Live+gpu.ReadStats().Pinned.Live == 0 })
+	assert.Zero(t, gpu.ReadStats().Lost)
 }
 
 // An allocator of page-locked memory waits for memory that was freed and is still used. The

@@ -86,10 +86,8 @@ func TestFromCuDFOfABatch(t *testing.T) {
 	checkLeaks(t)
 	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
 	rec := oneColumn(t, fromJSON(t, arrow.ListOf(arrow.PrimitiveTypes.Int16), `[[1,2],[3,4]]`))
-	b, err := cdevice.CopyToDevice(background, rec, gpu)
-	require.NoError(t, err)
-	defer b.Release()
-	_, err = b.FromCuDF(background, arrow.NewSchema(nil, nil))
+	b := kept(cdevice.CopyToDevice(background, rec, gpu))(t)
+	_, err := b.FromCuDF(background, arrow.NewSchema(nil, nil))
 	assert.ErrorIs(t, err, arrow.ErrType)
 	assert.ErrorContains(t, err, "cdevice: from cuDF: columns = 1, want 0")
 	_, err = b.FromCuDF(background, arrow.NewSchema([]arrow.Field{nullable("x", arrow.FixedSizeListOf(3, arrow.Null))}, nil))

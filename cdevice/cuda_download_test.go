@@ -20,9 +20,7 @@ func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
 	gpu := m.GPUs[0]
 	rec := columnsOf(memory.DefaultAllocator, 7, 700_000, false) // 7 x 5.3 MiB
 	defer rec.Release()
-	there, err := cdevice.CopyToDevice(background, rec, gpu)
-	require.NoError(t, err)
-	defer there.Release()
+	there := kept(cdevice.CopyToDevice(background, rec, gpu))(t)
 	some, err := there.Select(0, 2, 4, 6, 1, 3, 5) // so that they are no neighbours
 	require.NoError(t, err)
 	defer some.Release()
@@ -30,9 +28,7 @@ func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
 	locked := func() int64 { return m.Sim.Report().Live.HostBytes }
 	before := locked()
 	made, report := calls(m, func() {
-		back, err := some.CopyToHost(background, nil)
-		require.NoError(t, err)
-		defer back.Release()
+		back := kept(some.CopyToHost(background, nil))(t)
 		for k, i := range []int{0, 2, 4, 6, 1, 3, 5} {
 			assert.True(t, array.Equal(rec.Column(i), back.Column(k)), "column %d", i)
 		}

@@ -181,8 +181,6 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 	nulls, err := column.CountNulls(background)
 	require.NoError(t, err)
 	assert.Zero(t, nulls)
-	again, err := imported.CopyTo(background, managed)
-	require.NoError(t, err)
-	defer again.Release()
+	again := kept(imported.CopyTo(background, managed))(t)
 	sameBatchOnHost(t, rec, again)
 }

@@ -103,11 +103,9 @@ func TestExtensionOfAnExtensionIsRefused(t *testing.T) {
 	defer inner.Release()
 	outer := asTagged(t, inner)
 	defer outer.Release()
-	a, err := cdevice.WrapArray(outer, device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
+	a := kept(cdevice.WrapArray(outer, device.CPUDevice()))(t)
 	var out cdevice.CArrowDeviceArray
-	err = cdevice.ExportArray(a, &out, garbageSchema())
+	err := cdevice.ExportArray(a, &out, garbageSchema())
 	assert.ErrorIs(t, err, arrow.ErrNotImplemented)
 	assert.Zero(t, out, "written only on success")
 }

@@ -129,6 +129,17 @@ func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
 	return b
 }
 
+// kept returns the result of a call that must not fail, and releases it at the end of the test:
+// kept(b.Slice(1, 2))(t).
+func kept[T interface{ Release() }](item T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		require.NoError(t, err)
+		t.Cleanup(item.Release)
+		return item
+	}
+}
+
 // made returns the result of a method of a reader or a batch, and releases the receiver: made(t,
 // r)(r.AsCPU(ctx)).
 func made[T interface{ Release() }](t testing.TB, from T) func(T, error) T {

@@ -23,8 +23,7 @@ var (
 // It is registered for the extension type.
 type eventDevice struct{ device.Device }
 
-func (eventDevice) ID() device.ID { return device.ID{Type: device.ExtDev, Ordinal: 0} }
-
+func (eventDevice) ID() device.ID       { return device.ID{Type: device.ExtDev, Ordinal: 0} }
 func (eventDevice) CPUAccessible() bool { return true }
 
 func (eventDevice) WrapEvent(handle uintptr) (device.Event, error) {
@@ -37,17 +36,12 @@ type testEvent struct {
 	err           error
 }
 
-func (*testEvent) Handle() uintptr { return 0 }
-
-func (*testEvent) Device() device.Device { return eventDevice{device.CPUDevice()} }
-
-func (*testEvent) Query() (bool, error) { return true, nil }
-
+func (*testEvent) Handle() uintptr                     { return 0 }
+func (*testEvent) Device() device.Device               { return eventDevice{device.CPUDevice()} }
+func (*testEvent) Query() (bool, error)                { return true, nil }
 func (e *testEvent) Synchronize(context.Context) error { e.waits++; return e.err }
-
-func (e *testEvent) Close() error { e.closes++; return nil }
-
-func (*testEvent) OnComplete(f func()) { f() }
+func (e *testEvent) Close() error                      { e.closes++; return nil }
+func (*testEvent) OnComplete(f func())                 { f() }
 
 // testEvents maps native handles to events.
 var testEvents = map[uintptr]*testEvent{}
@@ -66,10 +60,8 @@ var stuck = device.ID{Type: device.OneAPI, Ordinal: 77} // other tests know of n
 // stuckDevice has one: it is registered for OneAPI, whose events are no handles.
 type stuckDevice struct{ device.Device }
 
-func (stuckDevice) ID() device.ID { return stuck }
-
-func (stuckDevice) CPUAccessible() bool { return true }
-
+func (stuckDevice) ID() device.ID                           { return stuck }
+func (stuckDevice) CPUAccessible() bool                     { return true }
 func (stuckDevice) WrapEvent(uintptr) (device.Event, error) { return stuckEvent{new(testEvent)}, nil }
 
 // stuckEvent never completes.
@@ -96,8 +88,7 @@ func init() {
 // panickingWaits has one; see stuckDevice.
 type panickingWaits struct{ device.Device }
 
-func (panickingWaits) ID() device.ID { return waitPanics }
-
+func (panickingWaits) ID() device.ID       { return waitPanics }
 func (panickingWaits) CPUAccessible() bool { return true }
 
 func (panickingWaits) WrapEvent(uintptr) (device.Event, error) {
@@ -114,8 +105,7 @@ func (panickingEvent) Synchronize(context.Context) error { panic(errSource) }
 // gpuOnly is a device whose memory the CPU cannot read.
 type gpuOnly struct{ device.Device }
 
-func (gpuOnly) ID() device.ID { return cuda }
-
+func (gpuOnly) ID() device.ID       { return cuda }
 func (gpuOnly) CPUAccessible() bool { return false }
 
 // slowDevice is a device whose events and streams take their time: each call reports that
@@ -125,10 +115,8 @@ type slowDevice struct {
 	begun, goOn chan struct{}
 }
 
-func (slowDevice) ID() device.ID { return extDev }
-
-func (slowDevice) CPUAccessible() bool { return true }
-
+func (slowDevice) ID() device.ID                             { return extDev }
+func (slowDevice) CPUAccessible() bool                       { return true }
 func (d slowDevice) WrapEvent(uintptr) (device.Event, error) { return slowEvent{d: d}, nil }
 
 // slowEvent is an event of slowDevice.
@@ -142,10 +130,8 @@ func (e slowEvent) wait() {
 	<-e.d.goOn
 }
 
-func (slowEvent) Close() error { return nil }
-
-func (e slowEvent) Query() (bool, error) { e.wait(); return true, nil }
-
+func (slowEvent) Close() error                        { return nil }
+func (e slowEvent) Query() (bool, error)              { e.wait(); return true, nil }
 func (e slowEvent) Synchronize(context.Context) error { e.wait(); return nil }
 
 // slowStream is a stream of slowDevice.
@@ -154,8 +140,7 @@ type slowStream struct {
 	d slowDevice
 }
 
-func (s slowStream) Device() device.Device { return s.d }
-
+func (s slowStream) Device() device.Device          { return s.d }
 func (s slowStream) WaitEvent(e device.Event) error { e.(slowEvent).wait(); return nil }
 
 // coreDevice is a GPU without the optional interfaces of package device: a copy then works with

@@ -239,13 +239,11 @@ func TestColumnsAreMadeOnceForAllGoroutines(t *testing.T) {
 // NULL buffers of an empty import are replaced when its nodes are made, as Arrow C++ needs them.
 func TestNodesOfAnImportHaveNoNullBuffers(t *testing.T) {
 	peer := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0}, Children: []cpeer.Node{{Buffers: []uintptr{0, 0, 0}}}})
-	defer peer.Free()
+	t.Cleanup(peer.Free)
 	in := new(cdevice.CArrowDeviceArray)
 	peer.Export(abi.As[abi.ArrowDeviceArray](in))
 	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.BinaryTypes.String}}, nil)
-	batch, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-	require.NoError(t, err)
-	defer batch.Release()
+	batch := kept(cdevice.ImportRecordBatchWithSchema(in, schema))(t)
 	c := batch.Column(0)
 	defer c.Release()
 	assert.Equal(t, []device.Ptr{0, device.Ptr(bridge.Zeros), device.Ptr(bridge.Zeros)}, c.Buffers())

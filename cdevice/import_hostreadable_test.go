@@ -152,13 +152,11 @@ func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 func TestAssumedHostReadableOfAGPU(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
-	b, err := cdevice.CopyToDevice(background, twoColumns(t), m.GPUs[0])
-	require.NoError(t, err)
-	defer b.Release()
+	b := kept(cdevice.CopyToDevice(background, twoColumns(t), m.GPUs[0]))(t)
 	out, outSchema := garbageArray(), garbageSchema()
 	require.NoError(t, b.Synchronize(background))
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema))
-	_, err = validated(cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.WithCPUAccessible()))
+	_, err := validated(cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.WithCPUAccessible()))
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 }
 

@@ -175,9 +175,7 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	defer cdevice.ReleaseStruct(array)
 	reader := func() *cdevice.RecordReader {
 		next, _ := countedSource(t)
-		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
-		require.NoError(t, err)
-		t.Cleanup(r.Release)
+		r := kept(readerFunc(numberedSchema, device.CPU, next, nil))(t)
 		return r
 	}
 	var stream cdevice.CArrowDeviceArrayStream

@@ -126,7 +126,7 @@ func TestConcurrentUseOfOneBatch(t *testing.T) {
 			defer b.Release()
 			for i := range 200 {
 				part, err := b.Slice(int64(i%2), 3)
-				if !assert.NoError(t, err) {
+				if !assert.NoError(t, err) || !assert.NoError(t, part.ValidateFull(background)) {
 					return
 				}
 				out := new(cdevice.CArrowDeviceArray)

@@ -156,9 +156,7 @@ func TestRootWithAnOffsetAndNoColumns(t *testing.T) {
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), out, schema))
 	out.Array.Offset = 2
-	b, err := cdevice.ImportRecordBatch(out, schema)
-	require.NoError(t, err)
-	defer b.Release()
+	b := kept(cdevice.ImportRecordBatch(out, schema))(t)
 	assert.EqualValues(t, 5, b.NumRows())
 	require.NoError(t, b.ValidateFull(background))
 	passOn(t, b)

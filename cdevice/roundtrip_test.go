@@ -73,9 +73,7 @@ func TestBatchWithoutColumnsKeepsItsRows(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		out, schema := k.newArray(), garbageSchema()
 		require.NoError(t, out.exportBatch(wrap(t, rec), schema))
-		back, err := out.importBatch(schema)
-		require.NoError(t, err)
-		defer back.Release()
+		back := kept(out.importBatch(schema))(t)
 		assert.EqualValues(t, 7, back.NumRows())
 		assert.Zero(t, back.NumCols())
 	})

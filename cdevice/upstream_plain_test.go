@@ -23,9 +23,7 @@ import (
 
 func TestCdataReadsPlainArrays(t *testing.T) {
 	eachPlainCase(t, lostByTheirImport, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.CPUDevice())
-		require.NoError(t, err)
-		defer a.Release()
+		a := kept(cdevice.WrapArray(arr, device.CPUDevice()))(t)
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
 		require.NoError(t, cdevice.ExportArray(a, out, schema))
 		_, back, err := cdata.ImportCArray(out, schema)
@@ -39,12 +37,8 @@ func TestPlainArraysOfCdata(t *testing.T) {
 	eachPlainCase(t, lostByTheirExport, func(t *testing.T, arr arrow.Array) {
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
 		cdata.ExportArrowArray(arr, out, schema)
-		back, err := validated(cdevice.ImportArray(out, schema))
-		require.NoError(t, err)
-		defer back.Release()
-		view, err := back.HostView(background)
-		require.NoError(t, err)
-		defer view.Release()
+		back := kept(validated(cdevice.ImportArray(out, schema)))(t)
+		view := kept(back.HostView(background))(t)
 		assertEqualArrays(t, arr, view)
 	})
 }
@@ -171,9 +165,7 @@ func TestPlainStreamErrorsOfCdata(t *testing.T) {
 	checkLeaks(t)
 	s := new(cdata.CArrowArrayStream)
 	cdata.ExportRecordReader(failing{err: errors.New("their source is on fire")}, s)
-	r, err := cdevice.ImportRecordReader(s)
-	require.NoError(t, err)
-	defer r.Release()
+	r := kept(cdevice.ImportRecordReader(s))(t)
 	assert.False(t, r.Next())
 	var se *cdevice.ProducerError
 	require.ErrorAs(t, r.Err(), &se)

@@ -41,9 +41,7 @@ func TestSlicedStructColumnKeepsItsRows(t *testing.T) {
 	theirs := rec.NewSlice(1, 4)
 	t.Cleanup(theirs.Release)
 	eachKind(t, func(t *testing.T, k kind) {
-		part, err := wrap(t, rec).Slice(1, 4)
-		require.NoError(t, err)
-		t.Cleanup(part.Release)
+		part := kept(wrap(t, rec).Slice(1, 4))(t)
 		for name, b := range map[string]*cdevice.RecordBatch{"sliced here": part, "sliced by arrow-go": wrap(t, theirs)} {
 			assert.Equal(t, want, marshal(t, viewThrough(t, k, b).Column(0)), name)
 		}
@@ -51,9 +49,7 @@ func TestSlicedStructColumnKeepsItsRows(t *testing.T) {
 		t.Cleanup(column.Release)
 		back := k.through(t, column)
 		t.Cleanup(back.Release)
-		view, err := back.HostView(background)
-		require.NoError(t, err)
-		t.Cleanup(view.Release)
+		view := kept(back.HostView(background))(t)
 		assert.Equal(t, want, marshal(t, view))
 	})
 }
@@ -100,13 +96,11 @@ func TestMapFieldsSurvive(t *testing.T) {
 func TestTopLevelStructNullsAreNotDropped(t *testing.T) {
 	checkLeaks(t)
 	arr := fromJSON(t, pointType, `[{"x":0,"s":"a"},null]`)
-	a, err := cdevice.WrapArray(arr, device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
+	a := kept(cdevice.WrapArray(arr, device.CPUDevice()))(t)
 
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportArray(a, out, schema))
-	_, err = cdevice.ImportRecordBatch(out, schema)
+	_, err := cdevice.ImportRecordBatch(out, schema)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.ErrorContains(t, err, "ArrowDeviceArray.array.null_count = 1, want 0 for a record batch")
 
@@ -128,16 +122,12 @@ func TestReleasedInputIsAnError(t *testing.T) {
 
 func TestUnknownNullCountWithoutBitmapIsNone(t *testing.T) {
 	checkLeaks(t)
-	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
+	a := kept(cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.CPUDevice()))(t)
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportArray(a, out, schema))
 	out.Array.NullCount = -1
 	abi.Slice[uintptr](out.Array.Buffers, 2)[0] = 0
-	back, err := cdevice.ImportArray(out, schema)
-	require.NoError(t, err)
-	defer back.Release()
+	back := kept(cdevice.ImportArray(out, schema))(t)
 	assert.Zero(t, back.NullCount())
 }
 
@@ -147,9 +137,7 @@ func TestExportReadsNoData(t *testing.T) {
 	arr := fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,null,3,4]`)
 	part := array.NewSlice(arr, 1, 3)
 	t.Cleanup(part.Release)
-	a, err := cdevice.WrapArray(part, device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
+	a := kept(cdevice.WrapArray(part, device.CPUDevice()))(t)
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	defer cdevice.ReleaseStruct(&out)
@@ -159,13 +147,11 @@ func TestExportReadsNoData(t *testing.T) {
 
 func TestShortChildIsAnError(t *testing.T) {
 	checkLeaks(t)
-	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"}]`), device.CPUDevice())
-	require.NoError(t, err)
-	defer a.Release()
+	a := kept(cdevice.WrapArray(fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"}]`), device.CPUDevice()))(t)
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportArray(a, out, schema))
 	abi.At[abi.ArrowArray](abi.Slice[uintptr](out.Array.Children, 2)[1]).Length = 1
-	_, err = cdevice.ImportArray(out, schema)
+	_, err := cdevice.ImportArray(out, schema)
 	assert.ErrorContains(t, err, "ArrowDeviceArray.array.children[1].length = 1, want at least 2")
 }
 

@@ -2,9 +2,7 @@ package cdevice_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -81,16 +79,12 @@ func TestValidationReadsCopiesThatWereMadeHere(t *testing.T) {
 		"offsets, nested": {arrow.ListOf(arrow.BinaryTypes.String), `[["a"],["bb"]]`, 1, 8, "cdevice: validate: array.offsets[2] = -1, want at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice())
-			require.NoError(t, err)
-			defer w.Release()
-			a, err := w.CopyTo(background, gpu)
-			require.NoError(t, err)
-			defer a.Release()
+			w := kept(cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice()))(t)
+			a := kept(w.CopyTo(background, gpu))(t)
 			require.NoError(t, a.ValidateFull(background))
 			require.NoError(t, gpu.Memset(a.Buffers()[row.buffer]+device.Ptr(row.at), 0xff, 4, nil))
 			require.NoError(t, gpu.Legacy().Synchronize(background))
-			err = a.ValidateFull(background)
+			err := a.ValidateFull(background)
 			assert.ErrorContains(t, err, row.want)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 		})
@@ -130,32 +124,6 @@ func TestErrorOfAWrappedBatch(t *testing.T) {
 	column.Release()
 	b.Release()
 	assert.EqualError(t, b.ValidateFull(background), "cdevice: validate: RecordBatch: invalid: already released")
-}
-
-// Many goroutines validate one batch, whose last Release comes meanwhile.
-func TestValidationFromManyGoroutines(t *testing.T) {
-	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
-	for _, dev := range append([]device.Device{device.CPUDevice()}, m.GPUs[0], m.GPUs[0].Pinned()) {
-		for range 20 {
-			b, err := cdevice.CopyToDevice(background, twoColumns(t), dev)
-			require.NoError(t, err)
-			var all sync.WaitGroup
-			for range 6 {
-				all.Add(1)
-				go func() {
-					defer all.Done()
-					for range 3 {
-						if err := b.ValidateFull(background); !errors.Is(err, cdevice.ErrReleased) {
-							assert.NoError(t, err)
-						}
-					}
-				}()
-			}
-			b.Release()
-			all.Wait()
-		}
-	}
 }
 
 // The end of the context ends a wait for the event.

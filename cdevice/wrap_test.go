@@ -180,9 +180,7 @@ func TestDataThatIsResetAfterItWasWrapped(t *testing.T) {
 			checkLeaks(t)
 			data := whole.make()
 			defer data.Release()
-			b, err := cdevice.WrapRecordBatch(rawBatch{twoColumns(t), whole.dt, rawArray{dt: whole.dt, data: data}, 2}, device.CPUDevice())
-			require.NoError(t, err)
-			defer b.Release()
+			b := kept(cdevice.WrapRecordBatch(rawBatch{twoColumns(t), whole.dt, rawArray{dt: whole.dt, data: data}, 2}, device.CPUDevice()))(t)
 			before := exportedColumn(t, b)
 			held := garbageArray() // so that the next export fills a block of its own
 			require.NoError(t, cdevice.ExportRecordBatch(b, held, nil))
