@@ -169,8 +169,11 @@ func (o *exportOptions) streamOption() string {
 // checkReady reports whether the data may be read now. It returns an error if it may not, and no
 // option orders the consumer's work after the event.
 func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
-	ready, err := a.Ready()
 	ordered := o.stream != nil || o.pending
+	if ordered && !cpuAccessible(a) {
+		return false, nil // the program orders its work, and is told nothing by chance
+	}
+	ready, err := a.Ready()
 	if errors.Is(err, cdevice.ErrReleased) || err != nil && !ordered {
 		return false, fielderr.During(opExport, err)
 	}

@@ -288,3 +288,32 @@ func TestGPUNullsOfPendingMemory(t *testing.T) {
 	require.NoError(t, err)
 	out.Delete()
 }
+
+// watched counts the events of arrays that are opened.
+type watched struct {
+	device.Device
+	opened int
+}
+
+func (w *watched) WrapEvent(handle uintptr) (device.Event, error) {
+	w.opened++
+	return w.Device.WrapEvent(handle)
+}
+
+// A query that finds the event complete would be a wait of the program to a simulated driver, now and then.
+func TestGPUPendingExportAsksForNoEvent(t *testing.T) {
+	gpu := cudatest.OneGPU(t, cudatest.Schedules()["delayed"])
+	dev := &watched{Device: gpu.Device}
+	mem := gpu.Ready(16)
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	a, err := cdevice.NewArray(dev, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 2, Buffers: []device.Ptr{0, mem.Ptr()}}, cdevice.Lifetime{Ready: e})
+	require.NoError(t, err)
+	defer a.Release()
+	for opened, opts := range [][]dlpack.ExportOption{{dlpack.WithPending()}, {}} {
+		out, err := dlpack.Export(a, opts...)
+		require.NoError(t, err)
+		out.Delete()
+		assert.Equal(t, opened, dev.opened)
+	}
+}
