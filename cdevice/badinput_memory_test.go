@@ -107,13 +107,16 @@ func TestCopiesOfMoreThanThereIs(t *testing.T) {
 		{device.CPUDevice(), arrow.BinaryTypes.StringView, []device.Ptr{0, gone}, nil},
 		{device.CPUDevice(), arrow.ListViewOf(arrow.Null), []device.Ptr{0, gone, gone}, []cdevice.ArrayData{null}},
 		{device.CPUDevice(), union, []device.Ptr{gone, gone}, []cdevice.ArrayData{null}},
-		{device.CPUDevice(), arrow.StructOf(arrow.Field{Name: "s", Type: int64s}), []device.Ptr{0}, []cdevice.ArrayData{{Length: length, Buffers: []device.Ptr{0, gone}}}},
+		{device.CPUDevice(), arrow.StructOf(arrow.Field{Name: "s", Type: int64s}), []device.Ptr{0}, []cdevice.ArrayData{
+			{Length: length, Buffers: []device.Ptr{0, gone}},
+		}},
 		{gpu, int64s, []device.Ptr{0, there}, nil},
 		{gpu, int64s, []device.Ptr{there, there}, nil},
 		{gpu, bools, []device.Ptr{0, there}, nil},
 		{gpu, arrow.StructOf(arrow.Field{Name: "n", Type: arrow.Null}), []device.Ptr{there}, []cdevice.ArrayData{null}},
 	} {
-		a, err := cdevice.NewArray(row.dev, row.dt, cdevice.ArrayData{Length: length, NullCount: -1, Buffers: row.buffers, Children: row.children}, cdevice.Lifetime{})
+		data := cdevice.ArrayData{Length: length, NullCount: -1, Buffers: row.buffers, Children: row.children}
+		a, err := cdevice.NewArray(row.dev, row.dt, data, cdevice.Lifetime{})
 		require.NoError(t, err, row.dt)
 		to, want := device.Device(gpu), "cannot be accessed"
 		if row.dev == gpu {

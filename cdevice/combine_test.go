@@ -89,7 +89,8 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 	gone, err := i.Slice(0, 5)
 	require.NoError(t, err)
 	gone.Release()
-	elsewhere := kept(cdevice.NewArray(cudatest.Simulated(t, cudasim.Options{}).GPUs[0], arrow.Null, cdevice.ArrayData{Length: 5}, cdevice.Lifetime{}))(t)
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	elsewhere := kept(cdevice.NewArray(gpu, arrow.Null, cdevice.ArrayData{Length: 5}, cdevice.Lifetime{}))(t)
 	twice := kept(b.Select(0, 0))(t)
 
 	int32s := arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int32}
