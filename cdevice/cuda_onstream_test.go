@@ -41,7 +41,7 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 	}{
 		{"CopyTo", device.CPUDevice(), onGPU, ""}, {"CopyTo", gpu, onGPU, ""}, {"CopyTo", gpu, onCPU, "WithStream"},
 		{"CopyToHost", gpu.Pinned(), onGPU, ""}, {"CopyToHost", gpu, onCPU, "WithStream"}, {"CopyToHost", device.CPUDevice(), onGPU, "WithStream"},
-		{"RecordEvent", gpu.Pinned(), onGPU, ""}, {"RecordEvent", gpu, onCPU, "stream"}, {"RecordEvent", device.CPUDevice(), onGPU, "stream"},
+		{"RecordEvent", device.CPUDevice(), onCPU, ""}, {"RecordEvent", gpu.Pinned(), onGPU, ""}, {"RecordEvent", gpu, onCPU, "stream"}, {"RecordEvent", device.CPUDevice(), onGPU, "stream"},
 		{"WaitOn", gpu.Pinned(), onGPU, ""}, {"WaitOn", gpu, onCPU, "stream"},
 		{"UsedOn", gpu, onGPU, ""}, {"UsedOn", gpu, onCPU, ""}, // the work is that of both devices
 	} {
