@@ -57,7 +57,7 @@ const (
 	// first are the tests that kill most mutants, and take seconds.
 	first = "^TestGPU|Wait"
 	// last are tests that take seconds each, and all together as long as the others.
-	last = "^TestGPUContract$|^TestEachCallFails$|^TestFreesWaitWhile|^TestFlushWaitsFor|^TestOutOfMemorySays|^TestBusyGPU|" +
+	last = "^TestGPUContract$|^TestEachCallFails$|^TestFreesWaitWhile|^TestOutOfMemorySays|^TestBusyGPU|" +
 		"^TestAllocateWaitsWhere|^TestIdleMemory|^TestRandomContents$"
 	// never are tests that wait for nothing of a device: they hammer callbacks.
 	never = "Hammer|^Example"
