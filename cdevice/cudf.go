@@ -33,8 +33,8 @@ func WithTimeZoneLoss() CuDFOption { return func(o *cuDFOptions) { o.timeZoneLos
 //   - with dictionaries without nulls, which become nulls of the indices, and with signed indices;
 //   - with lists in place of lists of a fixed size, which pylibcudf does not import.
 //
-// The schema of the result has the types that changed; [RecordBatch.FromCuDF] changes them back. An extension
-// type is given as its storage, which is what libcudf takes it for. A timestamp with a time zone is an error
+// The schema of the result has the types that changed; [RecordBatch.FromCuDF] changes them back. It keeps extension
+// types, whose storage libcudf reads. A timestamp with a time zone is an error
 // without [WithTimeZoneLoss].
 //
 // A batch that is not laid out like this is copied on its device. Columns whose nulls are not as libcudf expects

@@ -30,9 +30,6 @@ func listConverter(t reflect.Type) (*converter, error) {
 			return list, nil
 		},
 		to: func(r *results, v reflect.Value) (any, error) {
-			if v.IsNil() {
-				return nil, nil
-			}
 			list := make([]any, v.Len())
 			var failed error
 			for i := range list { // all of them, since each is taken over
@@ -68,9 +65,6 @@ func dictConverter(t reflect.Type) (*converter, error) {
 			return m, nil
 		},
 		to: func(r *results, v reflect.Value) (any, error) {
-			if v.IsNil() {
-				return nil, nil
-			}
 			values := make(dict, 0, v.Len())
 			var failed error
 			for _, key := range sortedKeys(v) {

@@ -36,7 +36,7 @@ func WithParams(names ...string) Option {
 }
 
 // WithDefault makes a parameter optional: for Python callers that leave it out it is value, which
-// is nil, a bool, an integer, a float or a string. It comes after WithParams, as it takes the names
+// is nil or of a type that the parameter takes. It comes after WithParams, as it takes the names
 // from there. All parameters after an optional one must be optional.
 func WithDefault(param string, value any) Option {
 	return func(f *function) error {

@@ -173,9 +173,6 @@ func scalar[T any](python string, t reflect.Type, as func(any) (T, bool)) *conve
 			return reflect.ValueOf(value).Convert(t), nil
 		},
 		to: func(_ *results, v reflect.Value) (any, error) {
-			if v.Kind() == reflect.Slice && v.IsNil() {
-				return nil, nil
-			}
 			return v.Convert(under).Interface(), nil
 		},
 	}

@@ -23,7 +23,8 @@ import (
 // has no address: it is on the first GPU.
 //
 // It takes ownership of the memory, even if it returns an error: lifetime.Release drops the reference to the
-// producer's object, on any goroutine, after pending work of the device, or before Import returns an error.
+// producer's object, on any goroutine, after pending work of the device, or before Import returns an error: then work
+// that the program has enqueued may still use the memory.
 // lifetime.Ready is for an interface without a stream.
 //
 // The version must be 0 to 3, and the elements in C order without gaps. If the interface or its

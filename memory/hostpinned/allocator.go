@@ -112,7 +112,8 @@ type allocatorOptions struct {
 	fallback memory.Allocator
 }
 
-// WithLimit bounds the bytes that the allocator page-locks, including cached ones; 0 is no limit.
+// WithLimit bounds the bytes that the allocator page-locks, including cached ones; 0 is no limit. Small buffers of one
+// size class are page-locked together, up to 64 KiB at once, so a limit below some MiB is reached early.
 func WithLimit(bytes int64) AllocatorOption { return func(o *allocatorOptions) { o.limit = bytes } }
 
 // WithFallback takes memory from mem, which is not page-locked, where an allocation would exceed the
