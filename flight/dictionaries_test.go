@@ -2,8 +2,11 @@ package flight_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -15,7 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
 )
 
@@ -223,3 +228,87 @@ func TestGPUDictionaries(t *testing.T) {
 		})
 	}
 }
+
+// However Send ends, arrow-go's writer keeps no dictionary, and nothing more is sent.
+func TestSendReleasesDictionaries(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	failed := errors.New("failed")
+	s, _ := dictionaries(t, "a")
+	for name, row := range map[string]struct {
+		empty  bool  // the source has no batch, else one
+		end    error // of the source; nil: it waits for the end of its context
+		last   int   // the message that the stream accepts last
+		cancel bool  // the end of the context, with that message
+		sent   int
+		want   error
+	}{
+		"end":                              {end: io.EOF, last: 3, sent: 3},
+		"error of the source":              {end: failed, last: 3, sent: 3, want: failed},
+		"error of the source, and nothing": {empty: true, end: failed, last: 3, want: failed},
+		"end of the context":               {last: 3, cancel: true, sent: 3, want: context.Canceled},
+		"the schema fails":                 {end: io.EOF, last: 0, want: io.ErrClosedPipe},
+		"the dictionary fails":             {end: io.EOF, last: 1, sent: 1, want: io.ErrClosedPipe},
+		"the batch fails":                  {end: io.EOF, last: 2, sent: 2, want: io.ErrClosedPipe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := host(t).mem
+			ended := row.empty
+			r, err := cdevice.NewRecordReaderFunc(background, s, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+				if !ended {
+					ended = true
+					return wordsIn(t, mem), nil
+				}
+				if row.end == nil {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return nil, row.end
+			}, nil)
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream := &sink{ctx: ctx, last: row.last}
+			if row.cancel {
+				stream.end = cancel
+			}
+			err = flight.Send(stream, r)
+			r.Release()
+			assert.ErrorIs(t, err, row.want)
+			assert.Equal(t, row.sent, stream.sent)
+		})
+	}
+}
+
+// wordsIn is a batch of the CPU of a dictionary in memory of mem.
+func wordsIn(t testing.TB, mem memory.Allocator) *cdevice.RecordBatch {
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	column, _, err := array.FromJSON(mem, dt, strings.NewReader(`["a", "b"]`))
+	require.NoError(t, err)
+	defer column.Release()
+	rec := recordOfColumn(column)
+	defer rec.Release()
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	require.NoError(t, err)
+	return b
+}
+
+// sink is a stream that accepts messages up to the last one, with which it calls end.
+type sink struct {
+	ctx        context.Context
+	sent, last int
+	end        func()
+}
+
+func (s *sink) Context() context.Context { return s.ctx }
+
+func (s *sink) SendMsg(any) error {
+	if s.sent == s.last {
+		return io.ErrClosedPipe
+	}
+	if s.sent++; s.sent == s.last && s.end != nil {
+		s.end()
+	}
+	return nil
+}
+
+func (*sink) RecvMsg(any) error { return io.EOF }

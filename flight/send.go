@@ -51,6 +51,7 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 		defer s.tickets.Close()
 	}
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
+	defer s.close(w) // mutant: deleted
 	prepared := make(chan outgoing)
 	go prepare(ctx, r, s.tickets, o.mem, prepared)
 	for {
@@ -83,6 +84,7 @@ type sender struct {
 	custom      arrow.Metadata                // of that batch
 	begun       bool                          // the schema was sent
 	wrote       bool                          // a batch was sent as a body
+	closed      bool                          // nothing more is sent
 	err         error                         // of the stream; arrow-go wraps it
 }
 
@@ -96,6 +98,9 @@ func (*sender) Close() error { return nil }
 
 // WritePayload sends a message, and borrows the payload.
 func (s *sender) WritePayload(p ipc.Payload) error {
+	if s.closed { // mutant: never
+		return nil
+	}
 	meta := p.Meta()
 	defer meta.Release()
 	fd := &arrowflight.FlightData{FlightDescriptor: s.descriptor, DataHeader: meta.Bytes()}
@@ -137,6 +142,12 @@ func (s *sender) end(w *ipc.Writer) error {
 		return nil
 	}
 	return s.cause(w.Close())
+}
+
+// close releases the dictionaries that w keeps for the next batch. It sends nothing, not even a schema that was not sent.
+func (s *sender) close(w *ipc.Writer) {
+	s.closed = true
+	_ = w.Close()
 }
 
 // send sends a batch, which it takes.
