@@ -127,27 +127,42 @@ func TestGPUMemoryIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, peak(here), int64(6*2*body), "page-locked memory of the receiver") // five, and the one that is copied
 }
 
-// A body is copied once, into one allocation of the allocator, of which the columns are slices.
+// A body is copied once, into one allocation of the allocator, of which the columns are slices. So is that of a batch behind
+// the body of a dictionary, which is copied to the Go heap.
 func TestCopiesOfBodies(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	rec := numbers(t, 0, 100_000)
-	messages := marshal(t, record(t, []arrow.RecordBatch{rec, rec, rec}))
-	mem := &counting{Allocator: memory.NewGoAllocator()}
-	r, _, err := flight.Receive(&tape{messages, 16 << 10}, flight.WithAllocator(mem), flight.WithPrefetch(0))
-	require.NoError(t, err)
-	defer r.Release()
-	for b, err := range r.All() {
-		require.NoError(t, err)
-		got, err := b.HostView(t.Context())
-		require.NoError(t, err)
-		for _, buffer := range append(got.Column(0).Data().Buffers(), got.Column(1).Data().Buffers()...) {
-			if buffer != nil {
-				assert.True(t, mem.has(buffer.Bytes()), "a buffer lies elsewhere")
+	wide := numbers(t, 0, 100_000)
+	_, replaced := dictionaries(t, "a b", "c d", "e f")
+	_, grown := dictionaries(t, "a", "a b", "a b c")
+	for name, row := range map[string]struct {
+		recs        []arrow.RecordBatch
+		opts        []ipc.Option
+		allocations int
+	}{
+		"numbers":      {[]arrow.RecordBatch{wide, wide, wide}, nil, 3},
+		"dictionaries": {replaced, nil, 6},
+		"deltas":       {grown, []ipc.Option{ipc.WithDictionaryDeltas(true)}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			messages := marshal(t, record(t, row.recs, row.opts...))
+			mem := &counting{Allocator: memory.NewGoAllocator()}
+			r, _, err := flight.Receive(&tape{messages, 16 << 10}, flight.WithAllocator(mem), flight.WithPrefetch(0))
+			require.NoError(t, err)
+			defer r.Release()
+			for b, err := range r.All() {
+				require.NoError(t, err)
+				got, err := b.HostView(t.Context())
+				require.NoError(t, err)
+				for _, column := range got.Columns() {
+					for _, buffer := range column.Data().Buffers() {
+						assert.True(t, buffer == nil || mem.has(buffer.Bytes()), "a buffer lies elsewhere")
+					}
+				}
+				got.Release()
 			}
-		}
-		got.Release()
+			assert.Equal(t, row.allocations, mem.n, "allocations for all messages with a body")
+		})
 	}
-	assert.Equal(t, 3, mem.n, "allocations for three messages")
 }
 
 // counting counts allocations, and knows the last of them.

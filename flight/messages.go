@@ -65,6 +65,7 @@ func (m *messages) receive() (*flightdata.Incoming, error) {
 	if err := m.ctx.Err(); err != nil { // gRPC still returns the messages that have arrived
 		return nil, fmt.Errorf("flight: %w", err)
 	}
+	m.mem.OnHeap = false // it was set for what arrow-go allocated for the message before
 	in := flightdata.NewIncoming(m.mem)
 	if err := m.stream.RecvMsg(in); err != nil {
 		return nil, err

@@ -174,8 +174,8 @@ func WithTarget(dev device.Device) ReceiveOption {
 }
 
 // WithAllocator allocates the bodies of received messages, before and after decompression, from mem, and also copies of
-// device batches that are to be sent. Where a GPU copies, use an allocator of package hostpinned, best one for all streams.
-// If it fails to allocate, the stream ends with its error.
+// device batches that are to be sent. Dictionaries are kept on the Go heap. Where a GPU copies, use an allocator of package
+// hostpinned, best one for all streams. If it fails to allocate, the stream ends with its error.
 func WithAllocator(mem memory.Allocator) Option {
 	return option(func(o *options) error {
 		o.mem = mem
