@@ -83,7 +83,7 @@ var allowed = map[string][]string{
 	"internal/flightdata":   {"internal/ipcmessage", "internal/protofield"},
 	"internal/flightticket": {"cdevice", "device", "internal/flightdata", "share"},
 	"flight":                {"cdevice", "device", "internal/argument", "internal/flightdata", "internal/flightticket", "internal/ipcmessage", "share"},
-	"share":                 {"cdevice", "device", "internal/abi", "internal/argument", "internal/ipcmessage", "internal/layout", "internal/protofield"},
+	"share":                 {"cdevice", "device", "internal/abi", "internal/argument", "internal/ipcmessage", "internal/layout", "internal/protofield", "internal/sizeclass"},
 	"device/devicetest":     {"device"},
 	"interop/dlpack":        {"cdevice", "device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/memcopy"},
 	"interop/cudaarray":     {"cdevice", "device", "internal/argument", "internal/fielderr"},

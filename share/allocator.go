@@ -11,6 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // Allocator is a memory.Allocator of arrow-go over host memory that other processes can open: each allocation is an anonymous
@@ -42,6 +43,10 @@ func (e *firstError) fail(err error) {
 		e.err = err
 	}
 }
+
+// ErrLimit is wrapped by the [AllocationError] of an allocation that would exceed the limit of its allocator. It is
+// hostpinned.ErrLimit.
+var ErrLimit = sizeclass.ErrLimit
 
 // WithLimit bounds the bytes that the allocator holds, in whole pages; 0 is no limit.
 func WithLimit(bytes int64) AllocatorOption {

@@ -128,6 +128,8 @@ func TestLimitOfAnAllocator(t *testing.T) {
 	b := a.Allocate(1)
 	defer a.Free(b)
 	for _, size := range []int{1 << 20, math.MaxInt - 4096} {
-		assert.PanicsWithError(t, fmt.Sprintf("share: allocate %d bytes: 4096 bytes are in use, of at most 1048576", size), func() { a.Allocate(size) })
+		err := panicked(t, func() { a.Allocate(size) })
+		assert.EqualError(t, err, fmt.Sprintf("share: allocate %d bytes: the allocator's limit is reached: 4096 bytes are in use, of at most 1048576", size))
+		assert.ErrorIs(t, err, ErrLimit)
 	}
 }

@@ -193,7 +193,7 @@ func TestGPULimitOfPinnedMemory(t *testing.T) {
 		return nil
 	}
 	first, second := mem.Allocate(size), mem.Allocate(size)
-	assert.ErrorContains(t, refused(), "share: allocate 65536 bytes: 131072 bytes are in use, of at most 131072")
+	assert.ErrorContains(t, refused(), "share: allocate 65536 bytes: the allocator's limit is reached: 131072 bytes are in use, of at most 131072")
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
 	defer s.Close()
@@ -202,7 +202,9 @@ func TestGPULimitOfPinnedMemory(t *testing.T) {
 	let := m.Hold(t, s)
 	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
 	mem.Free(first)
-	assert.ErrorContains(t, refused(), "65536 bytes are in use, of at most 131072, and 65536 that were freed wait for work of the GPU")
+	waited := refused()
+	assert.ErrorContains(t, waited, "65536 bytes are in use, of at most 131072, and 65536 that were freed wait for work of the GPU")
+	assert.ErrorIs(t, waited, ErrLimit)
 	time.AfterFunc(50*time.Millisecond, let)
 	assert.NoError(t, refused(), "once the GPU has no work")
 	mem.Free(second)

@@ -47,12 +47,13 @@ func (q *quota) tryReserve(bytes int64) (changed <-chan struct{}, err error) {
 		return nil, nil
 	}
 	if bytes > q.limit-(q.used-q.freeing) {
-		return nil, fmt.Errorf("%d bytes are in use, of at most %d", q.used-q.freeing, q.limit)
+		return nil, fmt.Errorf("%w: %d bytes are in use, of at most %d", ErrLimit, q.used-q.freeing, q.limit)
 	}
 	if q.changed == nil {
 		q.changed = make(chan struct{})
 	}
-	return q.changed, fmt.Errorf("%d bytes are in use, of at most %d, and %d that were freed wait for work of the GPU", q.used-q.freeing, q.limit, q.freeing)
+	return q.changed, fmt.Errorf("%w: %d bytes are in use, of at most %d, and %d that were freed wait for work of the GPU",
+		ErrLimit, q.used-q.freeing, q.limit, q.freeing)
 }
 
 // release returns bytes to the quota.
