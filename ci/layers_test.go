@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	"internal/protofield":   {},
 	"internal/flightdata":   {"internal/ipcmessage", "internal/protofield"},
 	"internal/flightticket": {"cdevice", "device", "internal/flightdata", "share"},
-	"flight":                {"cdevice", "device", "internal/argument", "internal/flightdata", "internal/flightticket", "internal/ipcmessage", "share"},
+	"flight":                {"cdevice", "device", "internal/argument", "internal/flightdata", "internal/flightticket", "internal/ipcmessage", "internal/sizeclass", "share"},
 	"share":                 {"cdevice", "device", "internal/abi", "internal/argument", "internal/ipcmessage", "internal/layout", "internal/protofield", "internal/sizeclass"},
 	"device/devicetest":     {"device"},
 	"interop/dlpack":        {"cdevice", "device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/memcopy"},

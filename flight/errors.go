@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -88,8 +89,11 @@ func malformed(err error) error {
 // unread makes an Error of an error of arrow-go's IPC reader that wraps no error known to callers.
 func unread(err error) error {
 	var e *Error
-	if errors.As(err, &e) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || hasStatus(err) {
+	switch {
+	case errors.As(err, &e), errors.Is(err, arrow.ErrInvalid), errors.Is(err, arrow.ErrNotImplemented), hasStatus(err):
 		return err
+	case errors.Is(err, sizeclass.ErrLimit): // of this side's allocator
+		return fmt.Errorf("flight: %w", err)
 	}
 	return invalid("FlightData", "not read: %v", err)
 }
@@ -158,6 +162,8 @@ func codeOf(err error) codes.Code {
 		return codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return codes.DeadlineExceeded
+	case errors.Is(err, sizeclass.ErrLimit):
+		return codes.ResourceExhausted
 	case errors.Is(err, arrow.ErrInvalid), errors.Is(err, arrow.ErrType):
 		return codes.InvalidArgument
 	case errors.Is(err, arrow.ErrNotImplemented), errors.Is(err, device.ErrNotSupported):

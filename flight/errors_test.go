@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -23,6 +25,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // An error of the server's reader arrives with its text and its code.
@@ -38,6 +41,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		{fmt.Errorf("reading: %w", status.Error(codes.NotFound, "the disk is gone")), codes.NotFound, nil},
 		{fmt.Errorf("the disk is gone: %w", arrow.ErrInvalid), codes.InvalidArgument, nil},
 		{fmt.Errorf("the disk is gone: %w", device.ErrNotSupported), codes.Unimplemented, nil},
+		{fmt.Errorf("the disk is gone: %w", hostpinned.ErrLimit), codes.ResourceExhausted, nil},
 		{fmt.Errorf("the disk is gone: %w", context.DeadlineExceeded), codes.DeadlineExceeded, context.DeadlineExceeded},
 	} {
 		for at := range 3 {
@@ -122,6 +126,63 @@ func TestFunctionsOfAProgram(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The allocator of received messages at its limit is no fault of the peer, wherever it is asked for memory.
+func TestReceiveBeyondALimit(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	rec := numbers(t, 0, 1000)
+	for name, row := range map[string]struct {
+		written []ipc.Option
+		foreign bool // gRPC's codec decodes the messages
+		limit   int
+	}{
+		"body":         {limit: 1000},
+		"body, copied": {foreign: true, limit: 1000},
+		"decompressed": {written: []ipc.Option{ipc.WithZstd()}, limit: 7000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			messages := marshal(t, record(t, []arrow.RecordBatch{rec}, row.written...))
+			var stream flight.Stream = &tape{messages, 100}
+			if row.foreign {
+				stream = &foreign{tape{messages, 100}}
+			}
+			mem := &limited{memory.NewCheckedAllocator(memory.NewGoAllocator()), row.limit}
+			defer mem.AssertSize(t, 0)
+			r, _, err := flight.Receive(stream, flight.WithAllocator(mem), flight.WithTarget(device.CPUDevice()))
+			require.NoError(t, err)
+			defer r.Release()
+			require.False(t, r.Next())
+			assert.ErrorIs(t, r.Err(), hostpinned.ErrLimit)
+			assert.Equal(t, codes.ResourceExhausted, status.Code(r.Err()), "%v", r.Err())
+			assert.NotErrorIs(t, r.Err(), arrow.ErrInvalid)
+		})
+	}
+}
+
+// limited is an allocator of a limit for each allocation.
+type limited struct {
+	*memory.CheckedAllocator
+	limit int
+}
+
+func (l *limited) Allocate(size int) []byte {
+	if size > l.limit {
+		panic(fmt.Errorf("allocate %d bytes: %w", size, hostpinned.ErrLimit))
+	}
+	return l.CheckedAllocator.Allocate(size)
+}
+
+// foreign is a tape whose messages are decoded by gRPC's codec.
+type foreign struct{ tape }
+
+func (f *foreign) RecvMsg(m any) error {
+	if len(f.messages) == 0 {
+		return io.EOF
+	}
+	b := f.messages[0]
+	f.messages = f.messages[1:]
+	return encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, m)
 }
 
 // A reader that failed before it had a schema fails each call with its error: no schema is sent.

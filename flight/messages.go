@@ -142,7 +142,10 @@ func (m *messages) message(in *flightdata.Incoming) (msg *ipc.Message, err error
 			err = invalid("FlightData.data_header", "%v", v)
 		}
 	}()
-	body := in.TakeBody(m.copies)
+	body, err := in.TakeBody(m.copies)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { body.Release() }()
 	message, err := m.check.Check(in.DataHeader, body.Bytes())
 	// mutant: if err != nil && body == nil {

@@ -35,28 +35,36 @@ func (m *Incoming) Err() error { return m.err }
 func (m *Incoming) BodySize() int { return max(len(m.body), len(m.DataBody)) }
 
 // TakeBody returns the body, which the caller releases. Where another codec has decoded the message, the body is memory of
-// the Go heap, which toAllocator copies into memory of the allocator.
-func (m *Incoming) TakeBody(toAllocator bool) *memory.Buffer {
+// the Go heap, which toAllocator copies into memory of the allocator. A panic of the allocator is an error.
+func (m *Incoming) TakeBody(toAllocator bool) (_ *memory.Buffer, err error) {
+	defer recoverAllocator(&err)
 	b := m.body
 	m.body = nil
 	switch {
 	case m.decoded && b != nil:
 	case len(m.DataBody) == 0 || !toAllocator:
-		return memory.NewBufferBytes(m.DataBody[:len(m.DataBody):len(m.DataBody)])
+		return memory.NewBufferBytes(m.DataBody[:len(m.DataBody):len(m.DataBody)]), nil
 	default:
 		b = m.mem.Allocate(len(m.DataBody))
 		copy(b, m.DataBody)
 	}
-	return memory.NewBufferWithAllocator(b, m.mem)
+	return memory.NewBufferWithAllocator(b, m.mem), nil
+}
+
+// recoverAllocator, deferred, sets *err to the error for a panic of the allocator. It wraps the value, if that is an error.
+func recoverAllocator(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case error:
+		*err = fmt.Errorf("flight: panic in the allocator: %w", v)
+	default:
+		*err = fmt.Errorf("flight: panic in the allocator: %v", v)
+	}
 }
 
 func (m *Incoming) decode(data mem.BufferSlice) {
 	m.decoded = true
-	defer func() {
-		if v := recover(); v != nil {
-			m.err = fmt.Errorf("flight: panic in the allocator: %v", v)
-		}
-	}()
+	defer recoverAllocator(&m.err)
 	pieces := make([][]byte, len(data))
 	for i, b := range data {
 		pieces[i] = b.ReadOnlyData()
