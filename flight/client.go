@@ -35,17 +35,26 @@ func doGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *
 	ctx, cancel := context.WithCancel(ctx)
 	first, endFirst := context.WithCancel(ctx)
 	end := func() { endFirst(); cancel() }
-	stream, err := client.DoGet(first, ticket, o.ticketCallOptions()...)
+	stream, err := openStream("DoGet", func() (Stream, error) { return client.DoGet(first, ticket, o.ticketCallOptions()...) })
 	if err != nil {
 		end()
 		return nil, withStatus(err)
 	}
 	retry := func() (Stream, error) {
 		endFirst()
-		return client.DoGet(ctx, ticket, o.callOptions()...)
+		return openStream("DoGet", func() (Stream, error) { return client.DoGet(ctx, ticket, o.callOptions()...) })
 	}
 	r, _, err := receive(stream, o.acceptsTickets(), o, call{ctx: ctx, cancel: end, retry: retry})
 	return r, err
+}
+
+// openStream calls a method of the client. arrow-go's client panics after its Close.
+func openStream[S Stream](method string, call func() (S, error)) (stream S, err error) {
+	err = guarded(method+" of the client, which may be closed", func() (err error) {
+		stream, err = call()
+		return err
+	})
+	return stream, err
 }
 
 func checkClient(function string, ctx context.Context, client arrowflight.FlightServiceClient) error {
@@ -82,7 +91,9 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	}
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.DoPut(callCtx, o.ticketCallOptions()...)
+	stream, err := openStream("DoPut", func() (arrowflight.FlightService_DoPutClient, error) {
+		return client.DoPut(callCtx, o.ticketCallOptions()...)
+	})
 	if err != nil {
 		return withStatus(err)
 	}
@@ -169,7 +180,7 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := client.DoExchange(ctx, o.ticketCallOptions()...)
+	stream, err := openStream("DoExchange", func() (clientStream, error) { return client.DoExchange(ctx, o.ticketCallOptions()...) })
 	if err != nil {
 		cancel()
 		return nil, withStatus(err)

@@ -128,6 +128,27 @@ func TestFunctionsOfAProgram(t *testing.T) {
 	}
 }
 
+// arrow-go's client panics after its Close.
+func TestClosedClient(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	client := arrowflight.NewClientFromConn(nil, nil)
+	require.NoError(t, client.Close())
+	r := readerOf(t, device.CPUDevice(), schema)
+	defer r.Release()
+	info := &arrowflight.FlightInfo{Endpoint: []*arrowflight.FlightEndpoint{{Ticket: ticket()}}}
+	for method, call := range map[string]func() error{
+		"DoGet":      func() error { _, err := get(client, ""); return err },
+		"DoPut":      func() error { return flight.DoPut(background, client, descriptor(), r) },
+		"DoExchange": func() error { _, err := flight.DoExchange(background, client, descriptor(), r); return err },
+		"endpoints":  func() error { _, err := flight.DoGetEndpoints(background, info, dialing(client)); return err },
+	} {
+		var err error
+		if assert.NotPanics(t, func() { err = call() }, method) {
+			assert.ErrorContains(t, err, "of the client, which may be closed: runtime error", method)
+		}
+	}
+}
+
 // The allocator of received messages at its limit is no fault of the peer, wherever it is asked for memory.
 func TestReceiveBeyondALimit(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
