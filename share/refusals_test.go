@@ -317,6 +317,25 @@ func TestNilArguments(t *testing.T) {
 	})
 }
 
+// A Shared that Share has not made is an error, which no call waits for.
+func TestZeroShared(t *testing.T) {
+	var s Shared
+	for method, call := range map[string]func() error{
+		"Close":      s.Close,
+		"Wait":       func() error { return s.Wait(t.Context()) },
+		"WaitOpened": func() error { return s.WaitOpened(t.Context()) },
+	} {
+		within.Seconds(t, method, func() error {
+			err := call()
+			assert.EqualError(t, err, "share: Shared."+method+": the Shared was not made by Share: invalid")
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			return nil
+		})
+	}
+	assert.Zero(t, s.Openers())
+	assert.Empty(t, s.Ticket())
+}
+
 func closed(s *Shared, err error) error {
 	if err == nil {
 		err = s.Close()

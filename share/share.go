@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -92,9 +93,20 @@ func (s *Shared) issue(c *content) (err error) {
 // Ticket returns the ticket, which the caller must not change.
 func (s *Shared) Ticket() Ticket { return s.ticket }
 
+// check returns an error for the zero value, whose channels are nil.
+func (s *Shared) check(method string) error {
+	if s.done == nil {
+		return fmt.Errorf("share: Shared.%s: the Shared was not made by Share: %w", method, arrow.ErrInvalid)
+	}
+	return nil
+}
+
 // Close withdraws the ticket, which then cannot be opened. The batch is released once every opener has released its
-// batch. Close may be called twice, and never returns an error.
+// batch. Close may be called twice. Its only error is that of a Shared that [Share] has not made.
 func (s *Shared) Close() error {
+	if err := s.check("Close"); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.closed = true
 	s.setLeft(0)
@@ -104,7 +116,7 @@ func (s *Shared) Close() error {
 
 // Wait waits until the batch was released. The end of ctx is an error; Wait may be called again.
 func (s *Shared) Wait(ctx context.Context) error {
-	if err := argument.Context("share: Wait", ctx); err != nil {
+	if err := cmp.Or(argument.Context("share: Wait", ctx), s.check("Wait")); err != nil {
 		return err
 	}
 	select {
@@ -120,7 +132,7 @@ func (s *Shared) Wait(ctx context.Context) error {
 // WaitOpened waits until the ticket was closed, or opened as often as [WithOpeners] allows, even if such an opener then
 // fails to open the memory. The end of ctx is an error.
 func (s *Shared) WaitOpened(ctx context.Context) error {
-	if err := argument.Context("share: WaitOpened", ctx); err != nil {
+	if err := cmp.Or(argument.Context("share: WaitOpened", ctx), s.check("WaitOpened")); err != nil {
 		return err
 	}
 	select {
