@@ -90,8 +90,9 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 }
 
 // WithMetadata returns a batch that shares this batch's memory and has the metadata, which
-// [ExportAsync] passes on with it. Other exports, slices, selections and [RecordBatch.WithColumn] drop the metadata; copies and
-// [RecordBatch.HostView] keep it. The result is owned by the caller. WithMetadata panics if the batch was released.
+// [ExportAsync] and packages flight and share pass on with it. Other exports, slices, selections and
+// [RecordBatch.WithColumn] drop the metadata; copies and [RecordBatch.HostView] keep it. The result is owned by the
+// caller. WithMetadata panics if the batch was released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 	b.mustHold(fielderr.OpRead)
 	with := b.located(b.mem, b.at())

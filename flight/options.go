@@ -185,8 +185,10 @@ func WithAllocator(mem memory.Allocator) Option {
 
 // WithMaxMessageSize limits messages to size bytes. A received message that is larger, or would be after decompression,
 // ends the stream with an error that wraps arrow.ErrInvalid. A larger batch is sent in several parts, split by rows, each
-// with the metadata of the batch; a row or a dictionary that is larger is an error. The limit applies to the gRPC calls of a
-// client; for a server see [ServerOptions].
+// with the metadata of the batch; a row or a dictionary that is larger is an error.
+//
+// The limit applies to the gRPC calls of a client as well; for a server see [ServerOptions]. gRPC refuses a larger message
+// first, with an error of code ResourceExhausted that does not wrap arrow.ErrInvalid.
 func WithMaxMessageSize(size int) Option {
 	return option(func(o *options) error {
 		o.max = size
@@ -263,6 +265,9 @@ func WithMetadataFunc(f func(appMetadata []byte) error) ReceiveOption {
 // GPU to memory of dev, a device.Sharer, that other processes can open. Without mem or dev, which may be nil, or if the copy fails, they are
 // sent as bodies, and so is a batch whose ticket is larger than [WithMaxMessageSize]. A process that only receives needs
 // neither.
+//
+// If the sending process is killed, the receiver's open batches in memory of a GPU have undefined contents, and reads of
+// them do not fail; batches in memory of the CPU stay valid. Copy a batch that must outlive its sender.
 //
 // The sender holds a batch until the receiver has released its own. It waits while more than two of its tickets were not
 // opened, and at its end until all were. The end of the stream's context ends the wait, and withdraws the tickets that were

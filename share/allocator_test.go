@@ -111,6 +111,11 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 		_, err := Open(ctx, ticket)
 		return err
 	})
+	withTimeouts(handshakeTimeout, 20*time.Millisecond, func() {
+		_, err := Open(background, ticket)
+		assert.ErrorIs(t, err, unix.EAGAIN)
+		assert.ErrorContains(t, err, "share: open: the owner does not answer: ")
+	})
 	time.AfterFunc(20*time.Millisecond, end)
 	within.Seconds(t, "open", func() error {
 		_, err := Open(background, ticket)

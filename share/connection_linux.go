@@ -24,7 +24,7 @@ type connection struct {
 // dial connects to the owner. It retries while the backlog of the socket is full, since a connect of such a socket does not
 // block.
 func dial(ctx context.Context, socket string) (conn net.Conn, err error) {
-	dialer := net.Dialer{Timeout: answerTimeout}
+	var dialer net.Dialer
 	for end := time.Now().Add(answerTimeout); ; {
 		conn, err = dialer.DialContext(ctx, "unixpacket", "@"+socket)
 		if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {

@@ -21,8 +21,9 @@ var (
 	ErrOtherNetwork = errors.New("the owner of the batch is in another network namespace; run both containers in one (docker run --network container:NAME, or one pod)")
 	// ErrSameProcess: this process issued the ticket, and has the batch.
 	ErrSameProcess = errors.New("the ticket is of this process")
-	// ErrOwnerGone: the issuing process has exited, or has stopped sharing since it issued the ticket.
-	ErrOwnerGone = errors.New("the owner of the batch is gone")
+	// ErrOwnerGone: the issuing process has exited, or has stopped sharing since it issued the ticket, which may mean that it
+	// has closed this ticket and shares no other batch.
+	ErrOwnerGone = errors.New("the owner of the batch has exited, or shares nothing any more")
 	// ErrUsed: the ticket was opened as often as its owner allows, or was closed, and its owner still shares other batches.
 	ErrUsed = errors.New("the ticket cannot be opened any more")
 	// ErrNotShareable: other processes cannot open the memory of the batch. It wraps device.ErrNotSupported.

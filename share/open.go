@@ -68,8 +68,8 @@ func registrar(option string, gpu device.Device) (device.HostRegistrar, error) {
 //
 // A ticket that is invalid or cannot be opened is an error of this package, before memory is touched. A GPU that is not
 // visible to this process is an error that wraps device.ErrNotSupported. Open waits at most fifteen seconds for the
-// owner, or until ctx ends. If the memory cannot be opened, or ctx ends, the ticket can be opened again once the owner
-// has been notified.
+// owner, or until ctx ends. The error of an owner that does not answer wraps os.ErrDeadlineExceeded or syscall.EAGAIN.
+// If the memory cannot be opened, or ctx ends, the ticket can be opened again once the owner has been notified.
 func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
 	if err := argument.Context("share: Open", ctx); err != nil {
 		return nil, err

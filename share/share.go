@@ -41,7 +41,7 @@ type Shared struct {
 
 // Share issues a ticket for the batch. It retains the batch, which stays the caller's, and copies nothing. For memory of a
 // GPU, the ticket has an event behind that of the batch, which openers wait for. For host memory with an event, Share waits
-// for the event, until ctx ends.
+// for the event, until ctx ends. The ticket has the schema and the Metadata of the batch.
 //
 // If other processes cannot open the memory of a column, the error names the column and wraps [ErrNotShareable]; see the
 // package comment.
