@@ -83,8 +83,7 @@ type sender struct {
 	appMetadata []byte                        // of the batch that is being sent
 	custom      arrow.Metadata                // of that batch
 	begun       bool                          // the schema was sent
-	wrote       bool                          // a batch was sent as a body
-	closed      bool                          // nothing more is sent
+	wrote       bool                          // arrow-go's writer began to send a batch
 	err         error                         // of the stream; arrow-go wraps it
 }
 
@@ -98,9 +97,6 @@ func (*sender) Close() error { return nil }
 
 // WritePayload sends a message, and borrows the payload.
 func (s *sender) WritePayload(p ipc.Payload) error {
-	if s.closed { // mutant: never
-		return nil
-	}
 	meta := p.Meta()
 	defer meta.Release()
 	fd := &arrowflight.FlightData{FlightDescriptor: s.descriptor, DataHeader: meta.Bytes()}
@@ -110,8 +106,10 @@ func (s *sender) WritePayload(p ipc.Payload) error {
 			return nil // it was sent before a ticket
 		}
 		s.begun = true
+	case ipcmessage.DictionaryBatch:
+		s.wrote = true
 	case ipcmessage.RecordBatch:
-		fd.AppMetadata = s.appMetadata
+		s.wrote, fd.AppMetadata = true, s.appMetadata
 	}
 	m, err := flightdata.NewOutgoing(fd, &p)
 	if err != nil {
@@ -144,10 +142,11 @@ func (s *sender) end(w *ipc.Writer) error {
 	return s.cause(w.Close())
 }
 
-// close releases the dictionaries that w keeps for the next batch. It sends nothing, not even a schema that was not sent.
+// close releases the dictionaries that w keeps for the next batch. A writer that wrote nothing would send the schema.
 func (s *sender) close(w *ipc.Writer) {
-	s.closed = true
-	_ = w.Close()
+	if s.wrote { // mutant: always
+		_ = w.Close()
+	}
 }
 
 // send sends a batch, which it takes.
@@ -171,7 +170,6 @@ func (s *sender) send(ctx context.Context, w *ipc.Writer, schema *arrow.Schema, 
 // write writes a record batch, which it takes, in parts that are small enough.
 func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
 	defer rec.Release() // mutant: deleted
-	s.wrote = true
 	rest := rec
 	if md := metadataOf(rec); md.Len() > 0 {
 		s.splitMetadata(md)
