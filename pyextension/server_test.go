@@ -286,3 +286,10 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
+
+// A nil slice or map is an empty one to Go, and to the stubs of the module.
+func TestNilSlicesAreEmpty(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "none", func() ([]string, map[string]int64, []byte) { return nil, nil, nil })
+	assert.Equal(t, []any{[]any{}, dict{}, []byte{}}, ask(t, "none").value)
+}
