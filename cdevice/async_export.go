@@ -3,6 +3,7 @@ package cdevice
 import (
 	"context"
 	"sync"
+	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -55,25 +56,51 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 		ReleaseStruct(handler)
 		return nil, err
 	}
-	if _, inUse := exporting.LoadOrStore(handler, nil); inUse {
-		return nil, fielderr.Invalid(fielderr.OpExport, "ArrowAsyncDeviceStreamHandler", "in use", "a handler that no other stream has")
-	}
-	if err := checkExportAsync(ctx, r); err != nil {
-		refuseExport(r, handler, err)
-		return nil, err
-	}
 	p := &producer{
-		ctx: ctx, reader: r, handler: handler, streamMetadata: r.Metadata(), refs: 1,
+		ctx: ctx, reader: r, handler: handler, refs: 1,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), given: new(given),
 	}
+	if !p.claim() {
+		return nil, fielderr.Invalid(fielderr.OpExport, "ArrowAsyncDeviceStreamHandler", "in use", "a handler that no other stream has")
+	}
+	if err := checkHandler(handler); err != nil { // another stream may have ended meanwhile
+		exporting.CompareAndDelete(handler, p)
+		return nil, err
+	}
+	if err := checkExportAsync(ctx, r); err != nil {
+		p.finish(err)
+		if p.c != nil {
+			bridge.EndProducer(p.c)
+		}
+		return nil, err
+	}
+	p.streamMetadata = r.Metadata()
 	asyncProducers.Add(1)
 	p.origin = live.Add("exported ArrowAsyncProducer")
 	items.Background(p.run)
 	return &AsyncExport{p}, nil
 }
 
-// exporting has the handlers of streams of ExportAsync that are not released.
+// exporting has the producers of the handlers that streams of ExportAsync have not released.
 var exporting sync.Map
+
+// claim makes the handler this stream's, and reports whether it is no other stream's.
+func (p *producer) claim() bool {
+	for {
+		other, found := exporting.LoadOrStore(p.handler, p)
+		if !found {
+			return true
+		}
+		// Once a handler is released, its memory may be another handler, which has no producer yet.
+		o := other.(*producer)
+		if !o.releasing.Load() || p.handler.Producer == uintptr(unsafe.Pointer(o.c)) {
+			return false
+		}
+		if exporting.CompareAndSwap(p.handler, o, p) {
+			return true
+		}
+	}
+}
 
 // checkExportAsync takes a reference to r, unless it returns an error.
 func checkExportAsync(ctx context.Context, r *RecordReader) error {
@@ -87,15 +114,6 @@ func checkExportAsync(ctx context.Context, r *RecordReader) error {
 		return exportReleased("RecordReader")
 	}
 	return nil
-}
-
-// refuseExport tells the handler the error of a stream that does not begin, and releases it.
-func refuseExport(r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, err error) {
-	p := &producer{reader: r, handler: handler, ended: make(chan struct{})}
-	p.finish(err)
-	if p.c != nil {
-		bridge.EndProducer(p.c)
-	}
 }
 
 // AsyncExport is a stream of [ExportAsync].

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -53,6 +55,12 @@ func TestAsyncProducerErrors(t *testing.T) {
 		t.Cleanup(exits.Release)
 		shut := repeated(t, rec, 1)
 		closes(t, shut)
+		other := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		consumer, err := cdevice.ImportAsync(background, other, 1)
+		require.NoError(t, err)
+		export, err := cdevice.ExportAsync(background, repeated(t, rec, 5), other)
+		require.NoError(t, err)
+		require.NoError(t, consumer.Close(background))
 		unknown := arrow.NewSchema([]arrow.Field{{Name: "\x00", Type: arrow.PrimitiveTypes.Int8}}, nil)
 
 		for name, row := range map[string]struct {
@@ -69,6 +77,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			"a reader that ends its caller": {r: exits, tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
 			"an ended context":              {ctx: canceled, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 			"a closed reader":               {r: shut, tasks: 0, code: syscall.ECANCELED, text: "closed"},
+			"the end of another stream":     {r: fails(1, yielding(export.Wait(background))), tasks: 1, code: syscall.ECANCELED, text: "cdevice: export: Arrow"},
 			"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 			"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},
 			"too much metadata": {r: repeated(t, rec, 1).WithMetadata(arrow.NewMetadata(huge, huge)),
@@ -367,4 +376,33 @@ func TestAsyncStreamSchema(t *testing.T) {
 			require.NoError(t, err)
 		}
 	})
+}
+
+// The stream that has the handler may end between the checks of the second export.
+func TestTwoExportsToOneHandlerAtOnce(t *testing.T) {
+	checkLeaks(t)
+	for range 10_000 {
+		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		s, err := cdevice.ImportAsync(background, h, 1)
+		require.NoError(t, err)
+		var exports atomic.Int32
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				r, err := cdevice.NewRecordReader(arrow.NewSchema(nil, nil), device.CPU, func(func(*cdevice.RecordBatch, error) bool) {})
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer r.Release()
+				if _, err := cdevice.ExportAsync(background, r, h); err == nil {
+					exports.Add(1)
+				} else {
+					assert.ErrorIs(t, err, arrow.ErrInvalid)
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, s.Close(background))
+		require.EqualValues(t, 1, exports.Load())
+	}
 }

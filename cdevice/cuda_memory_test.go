@@ -146,10 +146,10 @@ func TestOwnMemoryThatIsRefused(t *testing.T) {
 	assert.True(t, released)
 }
 
-// eventOfNoDevice is an event whose device is nil.
+// eventOfNoDevice is an event whose device is a nil pointer.
 type eventOfNoDevice struct{ device.Event }
 
-func (eventOfNoDevice) Device() device.Device { return nil }
+func (eventOfNoDevice) Device() device.Device { return (*cudaalloc.Device)(nil) }
 func (eventOfNoDevice) Close() error          { return nil }
 
 // Where the host must not touch managed memory while the GPU works, it is memory of a

@@ -44,12 +44,14 @@ type producer struct {
 	cancelled bool
 	failed    error // an invalid request, or a task that could not be extracted
 
-	ended chan struct{} // closed when the handler was released
-	why   error         // how the stream ended, once ended is closed
+	releasing atomic.Bool   // the handler is being released
+	ended     chan struct{} // closed when the handler was released
+	why       error         // how the stream ended, once ended is closed
 }
 
-// byConsumer is the end of a stream by its consumer, which is told no error.
+// byConsumer is the end of a producer's stream by its consumer, which is told no error.
 type byConsumer struct {
+	p     *producer
 	text  string
 	wraps []error
 }
@@ -58,14 +60,16 @@ func (e *byConsumer) Error() string { return e.text }
 
 func (e *byConsumer) Unwrap() []error { return e.wraps }
 
-var errCancelled = &byConsumer{"cdevice: export: ArrowAsyncProducer.cancel was called", []error{context.Canceled}}
+func (p *producer) errCancelled() error {
+	return &byConsumer{p, "cdevice: export: ArrowAsyncProducer.cancel was called", []error{context.Canceled}}
+}
 
 // refused returns the error of a callback of the handler that returned a code, or nil if that is 0.
-func refused(callback string, code int) error {
+func (p *producer) refused(callback string, code int) error {
 	if code == 0 {
 		return nil
 	}
-	return &byConsumer{fmt.Sprintf("cdevice: export: ArrowAsyncDeviceStreamHandler.%s: %s", callback, codeText(code)), errorsOf(code)}
+	return &byConsumer{p, fmt.Sprintf("cdevice: export: ArrowAsyncDeviceStreamHandler.%s: %s", callback, codeText(code)), errorsOf(code)}
 }
 
 // given holds the arguments of callbacks, during the call. It has no Go pointers in the same
@@ -97,14 +101,16 @@ func (p *producer) finish(err error) {
 	p.mu.Lock()
 	tell := err != nil && !p.cancelled // a cancelled handler gets no error
 	p.mu.Unlock()
-	if _, knows := err.(*byConsumer); tell && !knows {
+	if end, is := err.(*byConsumer); tell && !(is && end.p == p) { // the source may have failed with another stream's end
 		if p.c == nil { // the handler has a producer before every callback except release
 			p.populate(nil)
 		}
 		bridge.CallOnError(handlerMirror(p.handler), errnoOf(err), cText(err.Error()), metadataOf(err))
 	}
-	exporting.Delete(p.handler) // its memory may be another handler's once it is released
-	bridge.CallHandlerRelease(handlerMirror(p.handler))
+	h := p.handler
+	p.releasing.Store(true)
+	bridge.CallHandlerRelease(handlerMirror(h))
+	exporting.CompareAndDelete(h, p) // unless the memory is another stream's handler by now
 	p.handler = nil
 	p.why = err
 	close(p.ended)
@@ -184,9 +190,9 @@ func (p *producer) produce(b *batches) error {
 		case err != nil:
 			return err
 		case over && !(have && may && next.Err == nil):
-			return errCancelled
+			return p.errCancelled()
 		case have && next.Err == io.EOF:
-			return refused("on_next_task", bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil))
+			return p.refused("on_next_task", bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil))
 		case have && next.Err != nil:
 			return next.Err
 		case have && may:
@@ -243,7 +249,7 @@ func (p *producer) begin() error {
 	if p.given.schema.Release != 0 { // not moved
 		bridge.CallSchemaRelease(&p.given.schema)
 	}
-	return refused("on_schema", code)
+	return p.refused("on_schema", code)
 }
 
 // populate makes the handler's producer. It returns false if there is no memory.
@@ -278,7 +284,7 @@ func (p *producer) deliver(b *RecordBatch) error {
 	if t := handle.Take(word); t != nil { // not extracted, and the handler refused it
 		items.Quietly(t.Release)
 	}
-	return refused("on_next_task", code)
+	return p.refused("on_next_task", code)
 }
 
 // Request is the producer's callback. Any thread may call it, even inside a callback. After Cancel

@@ -179,7 +179,7 @@ func StreamType(t device.Type) device.Type {
 // is an event of the CPU, whose work completes at once. name is that of the argument.
 func (p Location) CheckEvent(op, name string, e device.Event) error {
 	of := e.Device()
-	if of == nil {
+	if argument.IsNil(of) {
 		return fielderr.Invalid(op, name, "an event of no device", "an event of "+p.ID.String())
 	}
 	if id := of.ID(); id.Type != device.CPU && !p.sharesStreams(id) {
