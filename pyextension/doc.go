@@ -59,7 +59,8 @@
 //
 // Arguments are borrowed: they are released when the function returns. A function that keeps one,
 // for example as the source of a reader that it returns, retains it. Results belong to Python: the
-// function gives up its reference, also beside an error, where they are released. It may return one of its arguments without a Retain.
+// function gives up its reference, also beside an error, where they are released. It may return
+// one of its arguments, and does not retain it then.
 // [cdevice.RecordReader.Map] returns its receiver, so "return stream.Map(f), nil" is right.
 //
 // # Contexts, errors and threads

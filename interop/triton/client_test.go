@@ -253,6 +253,7 @@ func TestRequestRefuses(t *testing.T) {
 		`Request.Inputs = 0, want at least one region`:                       {Model: "m"},
 		`Request.Inputs = nil, want regions`:                                 {Model: "m", Inputs: in(r, nil)},
 		`Request.Outputs = nil, want outputs`:                                {Model: "m", Inputs: in(r), Outputs: out(nil)},
+		`Request.Outputs = nil, want outputs of NewOutputs`:                  {Model: "m", Inputs: in(r), Outputs: out(new(triton.Outputs))},
 		`Request.Region.Name = "r", want a name that no other region`:        {Model: "m", Inputs: in(r, twin)},
 		`Request.Inputs.columns["a"].name = "a", want a name that no`:        {Model: "m", Inputs: in(r, other)},
 		`Request.Outputs.columns["a"].name = "a", want a name that`:          {Model: "m", Inputs: in(r), Outputs: out(o, o)},

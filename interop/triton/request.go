@@ -44,8 +44,8 @@ func (r *Request) check() error {
 	}
 	var regions []*Region
 	for _, out := range r.Outputs {
-		if out == nil {
-			return fielderr.Invalid(opInfer, "Request.Outputs", "nil", "outputs")
+		if out == nil || out.region == nil {
+			return fielderr.Invalid(opInfer, "Request.Outputs", "nil", "outputs of NewOutputs")
 		}
 		regions = append(regions, out.region)
 	}
