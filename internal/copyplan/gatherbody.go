@@ -90,21 +90,25 @@ func (a *gathered) dictionary() error {
 	return nil
 }
 
-// offsets are those of an array of lists or of texts, whose elements are within limit.
+// offsets are those of an array of lists or of texts, whose elements are within limit. Each element is taken once.
 type offsets[T hostread.OffsetInt] struct {
 	values []T
 	limit  int64
+	left   int64 // without the elements taken: ranges that overlap would be more than limit
 }
 
-func offsetsOf[T hostread.OffsetInt](d arrow.ArrayData, limit int) offsets[T] {
-	return offsets[T]{arrow.GetData[T](bytesOf(d, 1)), int64(limit)}
+func offsetsOf[T hostread.OffsetInt](d arrow.ArrayData, limit int) *offsets[T] {
+	return &offsets[T]{arrow.GetData[T](bytesOf(d, 1)), int64(limit), int64(limit)}
 }
 
-// at returns the position and the size of element i.
-func (o offsets[T]) at(i int64) (first, count int64, err error) {
+// take returns the position and the size of element i.
+func (o *offsets[T]) take(i int64) (first, count int64, err error) {
 	first, last := int64(o.values[i]), int64(o.values[i+1])
 	if first < 0 || last < first || last > o.limit {
 		return 0, 0, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("offsets[%d]", i), fmt.Sprintf("%d to %d", first, last), fmt.Sprintf("an ascending range within 0 to %d", o.limit))
+	}
+	if o.left -= last - first; o.left < 0 {
+		return 0, 0, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("offsets[%d]", i), fmt.Sprintf("%d to %d", first, last), "a range apart from those before")
 	}
 	return first, last - first, nil
 }
@@ -116,7 +120,7 @@ func gatherBinary[T hostread.OffsetInt](a *gathered) error {
 	size := int64(0)
 	err := a.eachValid(func(at, i int64) error {
 		if i >= 0 {
-			_, count, err := src.at(i)
+			_, count, err := src.take(i)
 			if err != nil {
 				return err
 			}
@@ -223,5 +227,5 @@ func (a *gathered) elements() func(i int64) (first, count int64, err error) {
 		width := int64(st.Len())
 		return func(i int64) (int64, int64, error) { return i * width, width, nil }
 	}
-	return offsetsOf[int32](a.from, a.from.Children()[0].Len()).at
+	return offsetsOf[int32](a.from, a.from.Children()[0].Len()).take
 }

@@ -202,6 +202,9 @@ func TestForCuDFOfInconsistentArrays(t *testing.T) {
 		want string
 	}{
 		{trees.FromJSON(t, text, `["a",null,"bcd"]`), func(n *tree.Node) { copy(trees.Values[int32](n, 1, 3), []int32{0, 9, 3}) }, offsets + "4"},
+		// Offsets that fall at a null: the same bytes twice, whose sum has no bound.
+		{trees.FromJSON(t, text, `["ab",null,"cd"]`), func(n *tree.Node) { copy(trees.Values[int32](n, 1, 4), []int32{0, 4, 0, 4}) },
+			"array.offsets[2] = 0 to 4, want a range apart from those before"},
 		{withDictionary(t, int8s, `[0,1]`, holes), trees.Put[int8](1, 1, 2), "array.indices[1] = 2, want 0 to 1"},
 		{withDictionary(t, int8s, `[0,1]`, holes), trees.Put[int8](1, 1, -1), "array.indices[1] = -1, want 0 to 1"},
 	} {
