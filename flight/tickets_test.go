@@ -101,7 +101,7 @@ func TestSharingOpeningFails(t *testing.T) {
 		defer r.Release()
 		return flight.Send(stream, r, flight.WithSharing(nil, mem))
 	}}, "get without descriptors")
-	require.Contains(t, p.Read(), "the ticket of a batch: share: open: this process has free descriptors for only 0 files of the memory: ")
+	require.Contains(t, p.Read(), "the ticket of a batch: share: Open: this process has free descriptors for only 0 files of the memory: ")
 	within.Eventually(t, "no more than the batch that is open", func() bool { return mem.ReadStats().Held > 0 && mem.ReadStats().Held <= 40<<10 })
 	p.Write("release")
 	p.End(0)

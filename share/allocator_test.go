@@ -114,7 +114,7 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 	withTimeouts(handshakeTimeout, 20*time.Millisecond, func() {
 		_, err := Open(background, ticket)
 		assert.ErrorIs(t, err, unix.EAGAIN)
-		assert.ErrorContains(t, err, "share: open: the owner does not answer: ")
+		assert.ErrorContains(t, err, "share: Open: the owner does not answer: ")
 	})
 	time.AfterFunc(20*time.Millisecond, end)
 	within.Seconds(t, "open", func() error {

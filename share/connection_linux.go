@@ -47,19 +47,19 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("share: open: %w", ctx.Err())
+		return nil, fmt.Errorf("share: Open: %w", ctx.Err())
 	case errors.Is(err, unix.EAGAIN):
-		return nil, fmt.Errorf("share: open: the owner does not answer: its backlog of openers is full (%w)", err)
+		return nil, fmt.Errorf("share: Open: the owner does not answer: its backlog of openers is full (%w)", err)
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, fmt.Errorf("share: open: %w (%w)", ErrOwnerGone, err)
+		return nil, fmt.Errorf("share: Open: %w (%w)", ErrOwnerGone, err)
 	default: // for example, no descriptor is free
-		return nil, fmt.Errorf("share: open: %w", err)
+		return nil, fmt.Errorf("share: Open: %w", err)
 	}
 	conn := &connection{UnixConn: dialed.(*net.UnixConn)}
 	// mutant: if peer, err := peerOf(conn.UnixConn); err != nil || peer == nil {
 	if peer, err := peerOf(conn.UnixConn); err != nil || !sameUser(peer) { // before anything of the ticket is sent
 		_ = conn.Close()
-		return nil, fmt.Errorf("share: open: %w", cmp.Or(err, ErrOtherUser))
+		return nil, fmt.Errorf("share: Open: %w", cmp.Or(err, ErrOtherUser))
 	}
 	defer func() {
 		if err != nil {
@@ -81,20 +81,20 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	reply, err := conn.request(t, c)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("share: open: %w", ctx.Err())
+		return nil, fmt.Errorf("share: Open: %w", ctx.Err())
 	case err != nil:
-		return nil, fmt.Errorf("share: open: %w", err)
+		return nil, fmt.Errorf("share: Open: %w", err)
 	}
 	switch reply {
 	case accepted:
 	case exhausted:
-		return nil, fmt.Errorf("share: open: %w", ErrUsed)
+		return nil, fmt.Errorf("share: Open: %w", ErrUsed)
 	case mismatched:
-		return nil, fmt.Errorf("share: open: this is not the ticket that the owner has issued: %w", ErrBadTicket)
+		return nil, fmt.Errorf("share: Open: this is not the ticket that the owner has issued: %w", ErrBadTicket)
 	case otherUser:
-		return nil, fmt.Errorf("share: open: %w", ErrOtherUser)
+		return nil, fmt.Errorf("share: Open: %w", ErrOtherUser)
 	default:
-		return nil, fmt.Errorf("share: open: the owner replied %d: %w", reply, ErrBadTicket)
+		return nil, fmt.Errorf("share: Open: the owner replied %d: %w", reply, ErrBadTicket)
 	}
 	halt()
 	_ = conn.SetDeadline(time.Time{})

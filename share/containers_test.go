@@ -52,7 +52,7 @@ func TestHostMemoryBetweenContainers(t *testing.T) {
 	}{
 		"PID, IPC, mount and UTS": {others, os.Getuid(), "opened"},
 		"another number":          {others, 4711, "opened"},
-		"network":                 {syscall.CLONE_NEWNET, os.Getuid(), "share: open: " + ErrOtherNetwork.Error()},
+		"network":                 {syscall.CLONE_NEWNET, os.Getuid(), "share: Open: " + ErrOtherNetwork.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := otherprocess.StartAs(t, isolated(t, c.namespaces, c.user), "TestOpener", "")

@@ -82,10 +82,10 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 		return nil, o.err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("share: open: %w", err)
+		return nil, fmt.Errorf("share: Open: %w", err)
 	}
 	if !supported {
-		return nil, fmt.Errorf("share: open: on this system: %w", device.ErrNotSupported)
+		return nil, fmt.Errorf("share: Open: on this system: %w", device.ErrNotSupported)
 	}
 	c, err := t.decode()
 	if err != nil {
@@ -120,15 +120,15 @@ func (m *opened) choose(o *openOptions) error {
 	}
 	can, err := o.pins.RegistersReadOnly()
 	if err != nil {
-		return fmt.Errorf("share: open: %w", err)
+		return fmt.Errorf("share: Open: %w", err)
 	}
 	// mutant: if !can && m.gpu != nil {
 	if !can {
-		return fmt.Errorf("share: open: WithPinnedMapping: %s cannot page-lock memory that is mapped read-only: %w; open the ticket without the option", o.pins.ID(), device.ErrNotSupported)
+		return fmt.Errorf("share: Open: WithPinnedMapping: %s cannot page-lock memory that is mapped read-only: %w; open the ticket without the option", o.pins.ID(), device.ErrNotSupported)
 	}
 	m.pins = o.pins
 	if m.dev, err = o.pins.WithMemory(device.PinnedMemory); err != nil {
-		return fmt.Errorf("share: open: WithPinnedMapping: %w", err)
+		return fmt.Errorf("share: Open: WithPinnedMapping: %w", err)
 	}
 	return nil
 }
@@ -153,13 +153,13 @@ func (c *content) checkOwner() error {
 		return err
 	}
 	if c.boot != here { // mutant: never
-		return fmt.Errorf("share: open: boot_id %.40q, here %q: %w", c.boot, here, ErrOtherHost)
+		return fmt.Errorf("share: Open: boot_id %.40q, here %q: %w", c.boot, here, ErrOtherHost)
 	}
 	if network := namespace("net"); c.network != 0 && network != 0 && c.network != network { // mutant: never
-		return fmt.Errorf("share: open: %w", ErrOtherNetwork)
+		return fmt.Errorf("share: Open: %w", ErrOtherNetwork)
 	}
 	if c.process == thisProcess { // mutant: never
-		return fmt.Errorf("share: open: %w", ErrSameProcess)
+		return fmt.Errorf("share: Open: %w", ErrSameProcess)
 	}
 	if !isSocketName(c.socket) { // mutant: never
 		return badTicket("socket", fmt.Sprintf("%.60q", c.socket), "a name that this package makes")
@@ -188,14 +188,14 @@ func (c *content) device() (device.Device, error) {
 func openGPU(uuid []byte) (device.Device, error) {
 	uuids, err := device.UUIDs(device.CUDA)
 	if err != nil {
-		return nil, fmt.Errorf("share: open: %w", err)
+		return nil, fmt.Errorf("share: Open: %w", err)
 	}
 	for ordinal, known := range uuids {
 		if string(known[:]) == string(uuid) {
 			return device.Open(device.ID{Type: device.CUDA, Ordinal: int64(ordinal)})
 		}
 	}
-	return nil, fmt.Errorf("share: open: the memory belongs to GPU-%x, which is not visible to this process: %w", uuid, device.ErrNotSupported)
+	return nil, fmt.Errorf("share: Open: the memory belongs to GPU-%x, which is not visible to this process: %w", uuid, device.ErrNotSupported)
 }
 
 // opened is the memory of another process.
@@ -220,7 +220,7 @@ func (m *opened) openUntil(ctx context.Context, c *content) error {
 		err := c.readRest()
 		if err == nil {
 			if err = open(m, ctx, c); err != nil {
-				err = fmt.Errorf("share: open: %w", err)
+				err = fmt.Errorf("share: Open: %w", err)
 			}
 		}
 		done <- err
@@ -236,7 +236,7 @@ func (m *opened) openUntil(ctx context.Context, c *content) error {
 			<-done
 			m.close() // mutant: deleted
 		}()
-		return fmt.Errorf("share: open: %w", ctx.Err())
+		return fmt.Errorf("share: Open: %w", ctx.Err())
 	}
 }
 
@@ -352,7 +352,7 @@ func (m *opened) batch(c *content) (*cdevice.RecordBatch, error) {
 	}
 	b, err := cdevice.NewRecordBatch(m.dev, c.schema, c.rows, columns, cdevice.Lifetime{Ready: m.event, Release: m.close})
 	if err != nil {
-		return nil, fmt.Errorf("share: open: %w", err)
+		return nil, fmt.Errorf("share: Open: %w", err)
 	}
 	m.last = released
 	if c.metadata.Len() == 0 {

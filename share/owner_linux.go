@@ -42,12 +42,12 @@ func (o *ownerList) add(s *Shared, ticket func(socket string) error) error {
 func (o *ownerList) listen() error {
 	var random id
 	if _, err := rand.Read(random[:]); err != nil {
-		return fmt.Errorf("share: a random number: %w", err)
+		return fmt.Errorf("share: Share: a random number: %w", err)
 	}
 	name := socketName(random)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: "@" + name, Net: "unixpacket"})
 	if err != nil {
-		return fmt.Errorf("share: %w", err)
+		return fmt.Errorf("share: Share: %w", err)
 	}
 	o.name, o.listener = name, l
 	go o.accept(l)

@@ -253,7 +253,7 @@ func TestSilentOwner(t *testing.T) {
 	ctx, cancel = context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
 	_, err = Open(early{ctx}, ticket)
-	assert.EqualError(t, err, "share: open: context deadline exceeded")
+	assert.EqualError(t, err, "share: Open: context deadline exceeded")
 
 	withTimeouts(handshakeTimeout, 500*time.Millisecond, func() {
 		within.Seconds(t, "open", func() error {

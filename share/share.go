@@ -60,7 +60,7 @@ func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Sh
 		return nil, fmt.Errorf("share: Share: WithOpeners(%d), want at least 1: %w", o.openers, arrow.ErrInvalid)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("share: %w", err)
+		return nil, fmt.Errorf("share: Share: %w", err)
 	}
 	held, c, err := read(ctx, batch)
 	if err != nil {
@@ -76,7 +76,7 @@ func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Sh
 // issue makes the ticket, and admits openers.
 func (s *Shared) issue(c *content) (err error) {
 	if _, err := rand.Read(s.token[:]); err != nil {
-		return fmt.Errorf("share: a random number: %w", err)
+		return fmt.Errorf("share: Share: a random number: %w", err)
 	}
 	c.token, c.process = s.token, thisProcess
 	if c.boot, err = bootID(); err != nil {
@@ -125,7 +125,7 @@ func (s *Shared) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return fmt.Errorf("share: wait for %d openers, and the ticket can be opened %d more times: %w", s.open, s.left, ctx.Err())
+		return fmt.Errorf("share: Wait: for %d openers, and the ticket can be opened %d more times: %w", s.open, s.left, ctx.Err())
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Shared) WaitOpened(ctx context.Context) error {
 	case <-s.opened:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("share: wait until the ticket is opened: %w", ctx.Err())
+		return fmt.Errorf("share: WaitOpened: until the ticket is opened: %w", ctx.Err())
 	}
 }
 

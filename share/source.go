@@ -44,7 +44,7 @@ func read(ctx context.Context, batch *cdevice.RecordBatch) (*source, *content, e
 		return nil, nil, err
 	}
 	if err := cdevice.ExportRecordBatch(batch, &s.array, nil); err != nil {
-		return nil, nil, fmt.Errorf("share: %w", err)
+		return nil, nil, fmt.Errorf("share: Share: %w", err)
 	}
 	if err := s.describe(batch, c); err != nil {
 		return nil, nil, errors.Join(err, s.release())
@@ -58,32 +58,32 @@ func (s *source) locate(ctx context.Context, batch *cdevice.RecordBatch, c *cont
 	case device.CUDA:
 		dev, err := batch.Device()
 		if err != nil {
-			return fmt.Errorf("share: %w", err)
+			return fmt.Errorf("share: Share: %w", err)
 		}
 		gpu, ok := dev.(device.Sharer)
 		if !ok {
-			return fmt.Errorf("share: device %s is a %T, whose memory no other process can open: %w", id, dev, ErrNotShareable)
+			return fmt.Errorf("share: Share: device %s is a %T, whose memory no other process can open: %w", id, dev, ErrNotShareable)
 		}
 		uuid, err := gpu.UUID()
 		if err != nil {
-			return fmt.Errorf("share: %w", err)
+			return fmt.Errorf("share: Share: %w", err)
 		}
 		s.gpu, c.uuid = gpu, uuid[:]
 		return nil
 	case device.CPU, device.CUDAHost:
 		c.deviceType = device.CPU
 		if err := batch.Synchronize(ctx); err != nil {
-			return fmt.Errorf("share: %w", err)
+			return fmt.Errorf("share: Share: %w", err)
 		}
 		return nil
 	default:
-		return fmt.Errorf("share: memory of %s: %w", id, ErrNotShareable)
+		return fmt.Errorf("share: Share: memory of %s: %w", id, ErrNotShareable)
 	}
 }
 
 func (s *source) describe(batch *cdevice.RecordBatch, c *content) error {
 	if !supported {
-		return fmt.Errorf("share: on this system: %w", device.ErrNotSupported)
+		return fmt.Errorf("share: Share: on this system: %w", device.ErrNotSupported)
 	}
 	if s.gpu != nil {
 		if err := s.recordEvent(batch, c); err != nil {
@@ -94,7 +94,7 @@ func (s *source) describe(batch *cdevice.RecordBatch, c *content) error {
 	for i, f := range batch.Schema().Fields() {
 		n, err := s.node(c, abi.At[abi.ArrowArray](columns[i]), f.Type)
 		if err != nil {
-			return fmt.Errorf("share: columns[%d] %q: %w", i, f.Name, err)
+			return fmt.Errorf("share: Share: columns[%d] %q: %w", i, f.Name, err)
 		}
 		c.columns = append(c.columns, n)
 	}
@@ -109,19 +109,19 @@ func (s *source) recordEvent(batch *cdevice.RecordBatch, c *content) error {
 	}
 	stream, err := s.gpu.NewStream()
 	if err != nil {
-		return fmt.Errorf("share: %w", err)
+		return fmt.Errorf("share: Share: %w", err)
 	}
 	defer stream.Close() // pending work goes on
 	if err := batch.WaitOn(stream); err != nil {
-		return fmt.Errorf("share: %w", err)
+		return fmt.Errorf("share: Share: %w", err)
 	}
 	event, handle, err := s.gpu.NewSharedEvent()
 	if err != nil {
-		return fmt.Errorf("share: %w", err)
+		return fmt.Errorf("share: Share: %w", err)
 	}
 	s.event, c.event = event, &handle
 	if err := stream.Record(event); err != nil {
-		return fmt.Errorf("share: %w", err)
+		return fmt.Errorf("share: Share: %w", err)
 	}
 	return nil
 }
