@@ -90,17 +90,18 @@ func TestCloseWaitsForTheSource(t *testing.T) {
 		within.Seconds(t, "Release", func() error { r.Release(); return nil })
 		assert.ErrorIs(t, r.Close(done), context.Canceled)
 		assert.Equal(t, readers+1, items.LiveReaders.Load(), "it is not over")
-		unused := false
-		r.WhenUnused(func() { unused = true })
+		var unused atomic.Bool
+		r.WhenUnused(func() { unused.Store(true) })
 		close(let)
 		closes(t, r)
 		for range 20 {
 			assert.NoError(t, r.Close(done), "there is nothing to wait for")
 		}
-		within.Eventually(t, "the end", func() bool { return items.LiveReaders.Load() == readers && items.Goroutines.Load() == 0 })
-		assert.True(t, unused)
-		r.WhenUnused(func() { unused = false })
-		assert.False(t, unused, "called at once")
+		within.Eventually(t, "the end", func() bool {
+			return items.LiveReaders.Load() == readers && items.Goroutines.Load() == 0 && unused.Load()
+		})
+		r.WhenUnused(func() { unused.Store(false) })
+		assert.False(t, unused.Load(), "called at once")
 	}
 }
 
