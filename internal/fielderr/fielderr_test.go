@@ -100,7 +100,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 	}
 }
 
-// The operation of an error is that of the function that the program called, whatever made the error.
+// The operation of an error is that of the function that the program called, also where another part made the error.
 func TestOperationsAreNamed(t *testing.T) {
 	for op, want := range map[string]string{
 		fielderr.OpWaitOn: "wait on", fielderr.OpUsedOn: "used on", fielderr.OpRecord: "record event", fielderr.OpValidate: "validate",
