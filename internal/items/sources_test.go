@@ -60,6 +60,23 @@ func TestFunction(t *testing.T) {
 	})
 }
 
+// Unused is called once, in place of an iterator that nothing has read, and the reader is closed after it.
+func TestSequenceThatIsNotRead(t *testing.T) {
+	f := begin(t)
+	for _, read := range []bool{false, true} {
+		unused := 0
+		s := iterator(func(yield func(*number, error) bool) {})
+		s.Unused = func() { unused++ }
+		r := f.reader(s)
+		if read {
+			assert.False(t, r.Next())
+		}
+		closes(t, r)
+		r.Release()
+		assert.Equal(t, !read, unused == 1)
+	}
+}
+
 // An iterator runs only while it is asked, and not after its first error. Its items are borrowed.
 func TestSequence(t *testing.T) {
 	f := begin(t)
