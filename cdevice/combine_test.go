@@ -148,6 +148,48 @@ func TestGPUColumnsOfSeveralStreams(t *testing.T) {
 	})
 }
 
+// The memory of a column is freed when the consumer of a combined batch has released it, after work of the program
+// that began later and was waited for. The program releases the column first.
+func TestGPUCombinedColumnIsReadBeforeItsConsumerReleasesIt(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 2, 700, false)
+		defer rec.Release()
+		itself := func(a *cdevice.Array) *cdevice.Array { return a }
+		recorded := func(a *cdevice.Array) *cdevice.Array {
+			defer a.Release()
+			there, err := a.RecordEvent(newStream(t, gpu))
+			require.NoError(t, err)
+			return there
+		}
+		imported := func(a *cdevice.Array) *cdevice.Array {
+			defer a.Release()
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportArray(a, out, nil))
+			there, err := cdevice.ImportArrayWithType(out, a.DataType(), cdevice.WithDevice(gpu))
+			require.NoError(t, err)
+			return there
+		}
+		for _, made := range []func(*cdevice.Array) *cdevice.Array{itself, recorded, imported} {
+			other, column := copiedTo(t, rec.Column(0), gpu), made(copiedTo(t, rec.Column(1), gpu))
+			of, err := cdevice.RecordBatchOf(rec.Schema(), other, column)
+			require.NoError(t, err)
+			other.Release()
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportRecordBatch(of, out, nil))
+			of.Release()
+			release, err := gpu.HoldSynchronization(background)
+			require.NoError(t, err)
+			cdevice.ReleaseStruct(out)
+			sameOnHost(t, rec.Column(1), column)
+			column.Release()
+			release()
+			require.NoError(t, gpu.Flush(background))
+		}
+	})
+}
+
 // MapTo makes batches of another schema.
 func TestMapToAnotherSchema(t *testing.T) {
 	checkLeaks(t)

@@ -107,12 +107,14 @@ func (k *Known) Act(f func()) {
 	f()
 }
 
-// GiveBack is called before a reference is released: the work that the thread knows to be done is done with the
-// memory.
-func (k *Known) GiveBack() {
-	if !k.IsEmpty() {
-		k.each(Driver.GiveBack)
+// GiveBack is called before one of several references is released: the work that the thread knows to be done is done
+// with the memory. The last reference may be released on a thread that does not know of it. home is the device of the
+// memory, or nil.
+func (k *Known) GiveBack(home any) {
+	if d := driverOf(home); d != nil {
+		k.Add(d)
 	}
+	k.each(Driver.GiveBack)
 }
 
 // Take adds the waits for other memory, on which the thread acts.
@@ -141,8 +143,13 @@ func Act(d Driver, key Key, f func()) {
 // waits calls f after the work of a device, a stream or an event, and reports whether it is one of a known backend.
 var waits func(of any, known *Known, f func()) bool
 
-// SetWaits is called once, while packages are initialised.
-func SetWaits(f func(of any, known *Known, f func()) bool) { waits = f }
+// driverOf returns the simulated driver of a device, or nil.
+var driverOf = func(any) Driver { return nil }
+
+// SetBackend is called once, while packages are initialised.
+func SetBackend(after func(of any, known *Known, f func()) bool, driver func(device any) Driver) {
+	waits, driverOf = after, driver
+}
 
 // AfterWork calls f, a function of this module, after the work of a device or a stream. f acts on that wait and on
 // those in known, which may be nil.

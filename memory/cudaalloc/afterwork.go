@@ -8,21 +8,29 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
-func init() {
-	keep.SetWaits(func(of any, known *keep.Known, f func()) bool {
-		one := gpu.CallOwn(f, known)
-		switch of := of.(type) {
-		case *Device:
-			of.gpu.Defer(one)
-		case *Stream:
-			of.afterWork(one)
-		case *Event:
-			of.handle.Defer(one)
-		default:
-			return false
-		}
-		return true
-	})
+func init() { keep.SetBackend(afterWork, driverOf) }
+
+// afterWork is keep.AfterWork for a device, a stream or an event of this package.
+func afterWork(of any, known *keep.Known, f func()) bool {
+	one := gpu.CallOwn(f, known)
+	switch of := of.(type) {
+	case *Device:
+		of.gpu.Defer(one)
+	case *Stream:
+		of.afterWork(one)
+	case *Event:
+		of.handle.Defer(one)
+	default:
+		return false
+	}
+	return true
+}
+
+func driverOf(of any) keep.Driver {
+	if d, ok := of.(*Device); ok && d.gpu.Ctx.Watched() {
+		return d.gpu.Ctx.Driver()
+	}
+	return nil
 }
 
 // AfterWork calls f after all work already enqueued on any stream of this GPU, including
