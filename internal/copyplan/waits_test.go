@@ -40,12 +40,12 @@ func finish(t *testing.T, of tree.Tree) {
 
 // Each function reads behind the event of the tree, wherever that is.
 func TestGPUReadsWaitForTheEvent(t *testing.T) {
-	nested := trees.FromJSON(t, arrow.ListOf(arrow.BinaryTypes.String), `[["a","bb"],null,["ccc",null]]`)
+	nested := trees.NullAt(trees.FromJSON(t, arrow.ListOf(arrow.BinaryTypes.String), `[["a","bb"],["x"],["ccc",null]]`), 1)
 	reads := map[string]func(*testing.T, tree.Tree) error{
 		"ToHost": func(t *testing.T, of tree.Tree) error { sameOnHost(t, nested, of); return nil },
 		"NumBytes": func(t *testing.T, of tree.Tree) error {
 			n, err := NumBytes(t.Context(), of)
-			assert.EqualValues(t, 1+4*4+1+5*4+6, n)
+			assert.EqualValues(t, 1+4*4+1+6*4+7, n)
 			return err
 		},
 		"CountNulls": func(t *testing.T, of tree.Tree) error {
@@ -56,7 +56,12 @@ func TestGPUReadsWaitForTheEvent(t *testing.T) {
 			}
 			return err
 		},
-		"ForCuDF": func(t *testing.T, of tree.Tree) error { sameOnHost(t, nested, forCuDF(t, of, false)); return nil },
+		"ForCuDF": func(t *testing.T, of tree.Tree) error {
+			given := forCuDF(t, of, false)
+			sameOnHost(t, nested, given)
+			isSanitized(t, hostOf(t, given))
+			return nil
+		},
 		"ToDevice": func(t *testing.T, of tree.Tree) error {
 			there, err := ToDevice(t.Context(), of, of.At.Dev, nil)
 			require.NoError(t, err)

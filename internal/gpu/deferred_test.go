@@ -261,3 +261,18 @@ func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
 	assert.True(t, called.Load())
 	assert.Zero(t, g.ReadStats().Device.Live)
 }
+
+// So does a function that is given to an event that is closed.
+func TestFunctionsOfClosedEventsWaitForAllWork(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	s, open := g.Held()
+	g.Fill(g.Memory(1000, s).Ptr(), 1, 1000, s)
+	e := g.Event(s)
+	require.NoError(t, e.Close())
+	var called atomic.Bool
+	e.OnComplete(func() { called.Store(true) })
+	within.Eventually(t, "the context is synchronised", func() bool { return g.M.Sim.Calls("cuCtxSynchronize") > 0 })
+	assert.False(t, called.Load())
+	open()
+	within.Eventually(t, "the function is called", called.Load)
+}
