@@ -62,7 +62,7 @@ func handleOf(t *testing.T, r *triton.Region) (handle []byte) {
 	return handle
 }
 
-// The region holds the memory until Close.
+// The region holds the memory until Close, and while a server is asked to open it.
 func TestRegionHoldsTheBatch(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
@@ -78,12 +78,24 @@ func TestRegionHoldsTheBatch(t *testing.T) {
 	r, err := triton.NewRegion(background, "r", batch)
 	require.NoError(t, err)
 	batch.Release()
-	select {
-	case <-released:
-		t.Fatal("released before Close")
-	default:
+	isHeld := func(when string) {
+		require.NoError(t, gpu.Flush(background))
+		select {
+		case <-released:
+			t.Fatal("released " + when)
+		default:
+		}
 	}
-	r.Close()
+	isHeld("before Close")
+	f := newFake()
+	f.answer["CudaSharedMemoryRegister"] = func(context.Context, []byte) ([]byte, error) {
+		r.Close()
+		isHeld("while the server opens it")
+		return nil, nil
+	}
+	c, err := triton.NewClient(f)
+	require.NoError(t, err)
+	require.NoError(t, c.Register(background, r))
 	within.Seconds(t, "release", func() error { <-released; return nil })
 }
 
