@@ -108,6 +108,7 @@ soak: ## two simulated GPUs under 200 goroutines that cancel, hold up and captur
 	$(GO) test ./cudasim -count=1 -run TestOrder -runs 100
 	RANDOM_PROGRAMS=2500 $(GO) test ./cudasim -count=1 -run 'TestRules$$'
 	$(GO) test ./cdevice -count=1 -timeout 0 -run TestMissingWaitsAreReported -missing 30
+	$(GO) test ./flight -count=1 -timeout 0 -run TestChangedMessages -changes 800
 	CDEVICE_SOAK=$(SOAKTIME) CDEVICE_SOAK_BOUND=100ms $(GO) test -v -count=1 -timeout 0 ./integration/soak
 
 FUZZTIME ?= 60s

@@ -120,12 +120,9 @@ func TestAsyncProducerLateRequests(t *testing.T) {
 		}
 	})
 	// A late call may come after any number of other streams: the struct is there, and no other's.
-	t.Run("of a hundred thousand streams", func(t *testing.T) {
+	t.Run("of ten thousand streams", func(t *testing.T) {
 		settles(t)
-		streams := 100_000
-		if testing.Short() {
-			streams = 10_000
-		}
+		const streams = 10_000
 		r := repeated(t, twoColumns(t), 0)
 		all := make([]cpeer.Producers, 0, streams)
 		seen := make(map[cpeer.Producers]bool, streams)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -114,6 +115,8 @@ func play(t testing.TB, messages [][]byte, opts ...any) (delivered int, err erro
 	return delivered, err
 }
 
+var changes = flag.Int("changes", 60, "how many bytes of each stream TestChangedMessages changes; make soak changes 800")
+
 // Bytes of the messages of each type are changed: the stream ends with an error of this package, or is a valid one, and
 // nothing panics, leaks, or takes much memory. Most memory takes the window of zstd.
 func TestChangedMessages(t *testing.T) {
@@ -135,7 +138,7 @@ func TestChangedMessages(t *testing.T) {
 						return
 					}
 					require.NoError(t, err)
-					for range changesOfAStream() {
+					for range *changes {
 						playChanged(t, messages, random)
 					}
 				})
@@ -151,13 +154,6 @@ func canBeDictionary(dt arrow.DataType) bool {
 		return false
 	}
 	return true
-}
-
-func changesOfAStream() int {
-	if testing.Short() {
-		return 50
-	}
-	return 800
 }
 
 // playChanged changes a byte of the metadata or body of a message, or cuts it off, plays the stream, and undoes the change.

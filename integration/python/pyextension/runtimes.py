@@ -73,7 +73,7 @@ def alive():
 
 def threads():
     """All three at the same time, from several threads each."""
-    failures, until = [], time.monotonic() + 2
+    failures, until = [], time.monotonic() + 1
     rounds = dict.fromkeys((exchanged, refused), 0)
 
     def repeat(do):

@@ -195,7 +195,7 @@ def test_end_of_a_process_often(tmp_path):
         threading.Thread(target=work, daemon=True).start()
     sys.kept = [ext.echo_reader(BATCH for _ in range(10)), pa.RecordBatchReader.from_stream(ext.counters(1, 10, 1))]
     """
-    for _ in range(8):
+    for _ in range(3):
         status, _, err = ended(program, tmp_path, "-X", "faulthandler")
         assert status == 0, err
 
