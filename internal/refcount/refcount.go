@@ -56,9 +56,6 @@ func (c *Count) TryRetain() bool {
 	}
 }
 
-// Shared reports whether there is another reference besides one.
-func (c *Count) Shared() bool { return c.refs.Load()%owned > 1 }
-
 // Release drops a reference that has no owner, and reports whether that was the last one.
 func (c *Count) Release() (last bool) {
 	switch refs := c.refs.Add(-1); {
