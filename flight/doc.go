@@ -64,5 +64,6 @@
 //
 // Errors of a stream keep their code: status.Code of package grpc/status returns it. Errors with the codes Canceled and
 // DeadlineExceeded also wrap context.Canceled and context.DeadlineExceeded. A malformed message is an [Error] that wraps
-// arrow.ErrInvalid; it is rejected before arrow-go reads it.
+// arrow.ErrInvalid; it is rejected before arrow-go reads it. The limit of an allocator, and a GPU without memory, have the
+// code ResourceExhausted.
 package flight

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -162,7 +163,7 @@ func codeOf(err error) codes.Code {
 		return codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return codes.DeadlineExceeded
-	case errors.Is(err, sizeclass.ErrLimit):
+	case errors.Is(err, sizeclass.ErrLimit), errors.Is(err, syscall.ENOMEM): // cudaalloc.OutOfMemory is ENOMEM
 		return codes.ResourceExhausted
 	case errors.Is(err, arrow.ErrInvalid), errors.Is(err, arrow.ErrType):
 		return codes.InvalidArgument

@@ -25,6 +25,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
@@ -42,6 +43,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		{fmt.Errorf("the disk is gone: %w", arrow.ErrInvalid), codes.InvalidArgument, nil},
 		{fmt.Errorf("the disk is gone: %w", device.ErrNotSupported), codes.Unimplemented, nil},
 		{fmt.Errorf("the disk is gone: %w", hostpinned.ErrLimit), codes.ResourceExhausted, nil},
+		{fmt.Errorf("the disk is gone: %w", cudaalloc.OutOfMemory), codes.ResourceExhausted, nil},
 		{fmt.Errorf("the disk is gone: %w", context.DeadlineExceeded), codes.DeadlineExceeded, context.DeadlineExceeded},
 	} {
 		for at := range 3 {
