@@ -60,12 +60,13 @@ cd "$here/python"
 if (($#)); then
 	exec "$python" -m pytest "$@"
 fi
-# Two processes, as those of pyextension wait for others most of the time.
+# Two processes, as the tests of pyextension wait for others most of the time. They are in front: a shell has what is
+# behind ignore SIGINT.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-"$python" -m pytest pyextension &>"$log" &
+"$python" -m pytest --ignore=pyextension &>"$log" &
 failed=0
-"$python" -m pytest --ignore=pyextension || failed=$?
+"$python" -m pytest pyextension || failed=$?
 wait $! || failed=$?
 cat "$log"
 exit $failed

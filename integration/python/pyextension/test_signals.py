@@ -261,9 +261,9 @@ def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
             assert process.stdout.readline() == "begun\n"
             time.sleep(0.2)  # until it reads; earlier is right too
             process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=PATIENCE)
+            rest, err = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
-    assert rest.splitlines()[-2:] == ["interrupted", "3"]
+    assert process.returncode == 0, err
+    assert rest.splitlines()[-2:] == ["interrupted", "3"], err
     assert rest.splitlines()[:-2] in ([], ["True"])
-    assert process.returncode == 0
