@@ -199,7 +199,7 @@ func (m *Owner) MarkExported() {
 // Release drops one reference. The last one releases the memory: at once, on the calling thread,
 // or, if work of a device may be using it, after that work, on a goroutine of the device's backend.
 func (m *Owner) Release() {
-	if keep.Watched() && !m.refs.Sole() {
+	if keep.Watched() && (!m.refs.Sole() || m.exports.Load() != nil) {
 		m.known.GiveBack(m.lender().Home)
 	}
 	if !m.refs.Release() {
