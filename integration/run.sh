@@ -65,8 +65,10 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 "$python" -m pytest --ignore=pyextension &>"$log" &
+others=$!
+trap 'kill "$others"; exit 130' INT TERM
 failed=0
 "$python" -m pytest pyextension || failed=$?
-wait $! || failed=$?
+wait "$others" || failed=$?
 cat "$log"
 exit $failed
