@@ -136,8 +136,9 @@ func ofTheDriver(t testing.TB, groups map[string][]string) (list []string) {
 
 var resultLine = regexp.MustCompile(`(?m)^(ok|FAIL|skip) (\w+)(?:: (.*))?$`)
 
-// follow runs rules, or groups of them, on a machine; none, if there are no names. A rule that the simulator does not follow fails the test, and so do
-// violations and objects that it leaves. It returns why rules were skipped, "" for those that were not.
+// follow runs rules, or groups of them, on a machine; none, if there are no names. A rule that the simulator does not
+// follow fails the test, and so do violations and objects that it leaves. It returns why rules were skipped, "" for those
+// that were not.
 func (r rules) follow(t *testing.T, options string, names ...string) map[string]string {
 	t.Helper()
 	if len(names) == 0 {
