@@ -207,6 +207,7 @@ func readyForHost(ctx context.Context, at tree.Location) error {
 // columns behave as those of arrow-go's own record batches do.
 type hostBatch struct {
 	refs     refcount.Count
+	tooMany  func() // or nil; see Lenient
 	schema   *arrow.Schema
 	rows     int64
 	metadata arrow.Metadata
@@ -315,10 +316,31 @@ func (b *hostBatch) Columns() []arrow.Array {
 
 func (b *hostBatch) Retain() { b.refs.Retain() }
 
+// Lenient is for package cdata: the batch has the schema itself, not a copy of it, and a Release too many
+// calls tooMany in place of a panic, as arrow-go's batches do nothing then.
+func (b *hostBatch) Lenient(schema *arrow.Schema, tooMany func()) {
+	b.schema, b.tooMany = schema, tooMany
+}
+
 func (b *hostBatch) Release() {
-	if !b.refs.Release() {
-		return
+	if b.dropsLast() {
+		b.close()
 	}
+}
+
+// dropsLast drops a reference, and reports whether it was the last one.
+func (b *hostBatch) dropsLast() bool {
+	if b.tooMany == nil {
+		return b.refs.Release()
+	}
+	last, had := b.refs.TryRelease()
+	if !had {
+		b.tooMany()
+	}
+	return last
+}
+
+func (b *hostBatch) close() {
 	for i := range b.made {
 		if b.made[i].Load() {
 			b.columns[i].Release()

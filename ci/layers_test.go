@@ -73,6 +73,7 @@ var allowed = map[string][]string{
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
+	"cdata":               {"cdevice", "device", "internal/argument", "internal/live"},
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {

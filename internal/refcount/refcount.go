@@ -72,6 +72,24 @@ func (c *Count) Release() (last bool) {
 	panic(c.misuse("Release of an object without references"))
 }
 
+// TryRelease is Release for objects whose references may be miscounted: it reports whether that was the last
+// reference, and whether there was one, in place of a panic.
+func (c *Count) TryRelease() (last, had bool) {
+	for {
+		refs := c.refs.Load()
+		if refs <= 0 {
+			return false, false
+		}
+		if !c.refs.CompareAndSwap(refs, refs-1) {
+			continue
+		}
+		if refs == 1 {
+			c.origin.Remove()
+		}
+		return refs == 1, true
+	}
+}
+
 // Own gives the reference of the caller an owner, a reader, which lends the object to a program: so a
 // Release too many panics in the program that calls it, and not in the reader.
 func (c *Count) Own() { c.refs.Add(owned) }

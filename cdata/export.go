@@ -1,0 +1,102 @@
+//go:build cgo
+
+package cdata
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
+)
+
+// ExportArrowSchema fills *out with a schema: a struct whose children are the fields. Its memory is C's, and
+// the consumer releases it.
+//
+// *out need not be zero. It panics if C cannot express the schema, or an argument is nil.
+func ExportArrowSchema(schema *arrow.Schema, out *CArrowSchema) {
+	must("ExportArrowSchema", cdevice.ExportSchema(schema, out))
+}
+
+// ExportArrowRecordBatch fills *out, and *outSchema unless it is nil, with a record batch: a struct array
+// whose children are the columns. It copies nothing and reads no data.
+//
+// The exported struct holds the batch until its consumer releases it, on any thread; rb stays the caller's.
+// Memory of the Go heap is pinned until then: any allocator will do, and no program has to pin anything.
+//
+// *out and *outSchema need not be zero; they are written only on success. It panics if C cannot express
+// the batch, or rb or out is nil.
+func ExportArrowRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) {
+	must("ExportArrowRecordBatch", exportRecordBatch(rb, out, outSchema))
+}
+
+func exportRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) error {
+	batch, err := cdevice.WrapRecordBatch(rb, device.CPUDevice())
+	if err != nil {
+		return err
+	}
+	defer batch.Release()
+	return cdevice.ExportRecordBatch(batch, out, outSchema)
+}
+
+// ExportArrowArray fills *out, and *outSchema unless it is nil, with an array; see [ExportArrowRecordBatch].
+// The schema has no name, and is nullable.
+func ExportArrowArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema) {
+	must("ExportArrowArray", exportArray(arr, out, outSchema))
+}
+
+func exportArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema) error {
+	wrapped, err := cdevice.WrapArray(arr, device.CPUDevice())
+	if err != nil {
+		return err
+	}
+	defer wrapped.Release()
+	return cdevice.ExportArray(wrapped, out, outSchema)
+}
+
+// ExportRecordReader fills *out with the batches that are left in reader, which are read when the consumer
+// asks for them, on its thread.
+//
+// The stream holds a reference to reader until the consumer releases it; the caller keeps its own, and
+// releases it. Only the stream may read from reader. A reader that has failed before its schema is known, and
+// one whose memory C cannot express, is a stream with that error.
+//
+// *out need not be zero. It panics if an argument is nil.
+func ExportRecordReader(reader array.RecordReader, out *CArrowArrayStream) {
+	must("ExportRecordReader", exportRecordReader(reader, out))
+}
+
+func exportRecordReader(reader array.RecordReader, out *CArrowArrayStream) error {
+	if argument.IsNil(reader) {
+		return fmt.Errorf("reader = nil, want a reader: %w", arrow.ErrInvalid)
+	}
+	r, err := cdevice.WrapRecordReader(reader, device.CPUDevice())
+	if err != nil {
+		r, err = cdevice.NewFailedRecordReader(device.CPU, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	return cdevice.ExportRecordReader(r, out)
+}
+
+// must panics with the error of a function that returns none.
+func must(function string, err error) {
+	if err != nil {
+		panic(fmt.Errorf("cdata: %s: %w", function, err))
+	}
+}
+
+// ReleaseCArrowArray calls the release callback of an array that is not imported. It does nothing if the
+// struct is nil or released.
+func ReleaseCArrowArray(arr *CArrowArray) { cdevice.ReleaseStruct(arr) }
+
+// ReleaseCArrowSchema calls the release callback of a schema that is not imported; see [ReleaseCArrowArray].
+func ReleaseCArrowSchema(schema *CArrowSchema) { cdevice.ReleaseStruct(schema) }
+
+// ReleaseCArrowArrayStream calls the release callback of a stream that is not imported; see [ReleaseCArrowArray].
+func ReleaseCArrowArrayStream(stream *CArrowArrayStream) { cdevice.ReleaseStruct(stream) }

@@ -1,0 +1,92 @@
+//go:build cgo
+
+package cdata
+
+import (
+	"context"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// ImportCArrowField makes a field of a C schema, and releases the schema, even if it returns an error.
+func ImportCArrowField(out *CArrowSchema) (arrow.Field, error) { return cdevice.ImportField(out) }
+
+// ImportCArrowSchema makes a schema of a C schema, which must be a struct, and releases it, even if it returns
+// an error. An array's schema that is no struct is imported by [ImportCArrowField].
+func ImportCArrowSchema(out *CArrowSchema) (*arrow.Schema, error) { return cdevice.ImportSchema(out) }
+
+// ImportCArrayWithType makes an array of a C struct whose type is known, without copying.
+//
+// It moves *arr, or releases it if it returns an error: in both cases it is marked released, and releasing it
+// once more does nothing. The producer's release callback is called after the last use of the memory: when the
+// array, and all that retains its data, is released, on the thread that does so.
+func ImportCArrayWithType(arr *CArrowArray, dt arrow.DataType) (arrow.Array, error) {
+	return view(cdevice.ImportArrayWithType(arr, dt))
+}
+
+// ImportCArray makes an array and its field of two C structs; see [ImportCArrayWithType]. It releases *schema,
+// even if it returns an error.
+func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Array, error) {
+	imported, err := cdevice.ImportArray(arr, schema)
+	if err != nil {
+		return arrow.Field{}, nil, err
+	}
+	field := imported.Field()
+	array, err := view(imported, nil)
+	return field, array, err
+}
+
+// view returns the array as arrow-go's, and takes the reference to it.
+func view(imported *cdevice.Array, err error) (arrow.Array, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer imported.Release()
+	return imported.HostView(context.Background())
+}
+
+// ImportCRecordBatchWithSchema makes a record batch of a C struct whose schema is known, without copying; see
+// [ImportCArrayWithType]. The batch has the schema sc itself.
+//
+// The C struct must be a struct array without nulls. An offset of it becomes one of each column.
+func ImportCRecordBatchWithSchema(arr *CArrowArray, sc *arrow.Schema) (arrow.RecordBatch, error) {
+	batch, err := cdevice.ImportRecordBatchWithSchema(arr, sc)
+	if err != nil {
+		return nil, err
+	}
+	return viewBatch(batch, sc)
+}
+
+// ImportCRecordBatch makes a record batch of two C structs; see [ImportCRecordBatchWithSchema]. It releases
+// *sc, even if it returns an error.
+func ImportCRecordBatch(arr *CArrowArray, sc *CArrowSchema) (arrow.RecordBatch, error) {
+	batch, err := cdevice.ImportRecordBatch(arr, sc)
+	if err != nil {
+		return nil, err
+	}
+	return viewBatch(batch, batch.Schema())
+}
+
+// viewBatch returns the batch as arrow-go's, and takes the reference to it.
+func viewBatch(batch *cdevice.RecordBatch, schema *arrow.Schema) (arrow.RecordBatch, error) {
+	defer batch.Release()
+	return viewBorrowed(batch, schema)
+}
+
+func viewBorrowed(batch *cdevice.RecordBatch, schema *arrow.Schema) (arrow.RecordBatch, error) {
+	rec, err := batch.HostView(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	if rec, ok := rec.(lenient); ok {
+		rec.Lenient(schema, batchTooMany)
+	}
+	return rec, nil
+}
+
+// lenient is a record batch of cdevice's, which this package makes behave as arrow-go's.
+type lenient interface {
+	Lenient(schema *arrow.Schema, tooMany func())
+}

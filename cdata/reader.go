@@ -1,0 +1,117 @@
+//go:build cgo
+
+package cdata
+
+import (
+	"io"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/arrio"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// ImportCRecordReader makes a reader of a C stream, which it moves, or releases if it returns an error. It
+// calls get_schema, but not get_next. schema is ignored: the stream's own applies.
+//
+// The result is an [array.RecordReader] as well: a type assertion gives its other methods. It is to be used by
+// one goroutine at a time. Read returns io.EOF at the end. A record batch is borrowed from the reader until the
+// next Read or Next; Retain keeps it. The last Release releases the stream, even before its end. A reader that
+// is dropped without a Release is collected, and then releases the stream, but not the record batch of a stream
+// that was not read to its end.
+//
+// An error that the producer reported wraps its code as a syscall.Errno.
+func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio.Reader, error) {
+	from, err := cdevice.ImportRecordReader(stream)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{from: from}
+	r.refs.Store(1)
+	// The release callback may block: it is not called on the goroutine of the cleanups.
+	r.dropped = runtime.AddCleanup(r, func(from *cdevice.RecordReader) { go from.Release() }, from)
+	return r, nil
+}
+
+// ImportCArrayStream is [ImportCRecordReader], and panics if that returns an error.
+//
+// Deprecated: use [ImportCRecordReader].
+func ImportCArrayStream(stream *CArrowArrayStream, schema *arrow.Schema) arrio.Reader {
+	r, err := ImportCRecordReader(stream, schema)
+	must("ImportCArrayStream", err)
+	return r
+}
+
+// reader is a stream of another library. Its methods keep it from being collected until they return, as the
+// stream would be released under them.
+type reader struct {
+	refs    atomic.Int64
+	from    *cdevice.RecordReader
+	current arrow.RecordBatch // or nil
+	err     error
+	dropped runtime.Cleanup
+}
+
+var _ array.RecordReader = (*reader)(nil)
+
+func (r *reader) Retain() { r.refs.Add(1) }
+
+func (r *reader) Release() {
+	switch refs := r.refs.Add(-1); {
+	case refs < 0:
+		readerTooMany()
+	case refs == 0:
+		r.dropped.Stop()
+		defer r.from.Release()
+		r.drop()
+	}
+}
+
+func (r *reader) Schema() *arrow.Schema {
+	return r.from.Schema()
+}
+
+func (r *reader) Next() bool { return r.read() == nil }
+
+func (r *reader) Read() (arrow.RecordBatch, error) {
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	return r.current, nil
+}
+
+// read makes the next record batch the current one. Its error at the end is io.EOF.
+func (r *reader) read() error {
+	defer runtime.KeepAlive(r)
+	r.drop()
+	if r.err != nil {
+		return r.err
+	}
+	if !r.from.Next() {
+		if r.err = r.from.Err(); r.err == nil {
+			return io.EOF
+		}
+		return r.err
+	}
+	r.current, r.err = viewBorrowed(r.from.RecordBatch(), r.from.Schema())
+	return r.err
+}
+
+// drop drops the reference to the current record batch, which the program may have done already: arrow-go's
+// comment tells it to.
+func (r *reader) drop() {
+	if current := r.current; current != nil {
+		r.current = nil
+		current.Release()
+	}
+}
+
+func (r *reader) RecordBatch() arrow.RecordBatch { return r.current }
+
+// Record is deprecated, but part of the interface.
+func (r *reader) Record() arrow.RecordBatch { return r.current }
+
+func (r *reader) Err() error { return r.err }
