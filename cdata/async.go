@@ -116,8 +116,8 @@ func ExportAsyncRecordBatchStream(schema *arrow.Schema, stream <-chan RecordMess
 	if err != nil {
 		return fmt.Errorf("cdata: ExportAsyncRecordBatchStream: %w", err)
 	}
-	defer r.Release()
 	export, err := cdevice.ExportAsync(context.Background(), r, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(handler)))
+	r.Release() // now: the end of the stream interrupts a wait for a message only if nothing else holds the reader
 	if err != nil {
 		return fmt.Errorf("cdata: ExportAsyncRecordBatchStream: %w", err)
 	}

@@ -13,15 +13,15 @@ import (
 // A Release too many does nothing, as with arrow-go. While tracing is on, it is reported.
 
 func batchTooMany() {
-	report("record batch", "one that a reader returned is the reader's until the next one is read")
+	report("record batch", "one that Read or Next returned is the reader's")
 }
 
 func readerTooMany() {
-	report("reader", "ExportRecordReader takes no reference of its caller's")
+	report("reader", "its stream was released before")
 }
 
-func report(what, why string) {
+func report(what, hint string) {
 	if live.Tracing() {
-		fmt.Fprintf(os.Stderr, "cdata: %s: Release of an object without references: %s\n%s", what, why, debug.Stack())
+		fmt.Fprintf(os.Stderr, "cdata: %s: Release of an object without references: %s\n%s", what, hint, debug.Stack())
 	}
 }

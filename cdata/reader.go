@@ -3,6 +3,7 @@
 package cdata
 
 import (
+	"context"
 	"io"
 	"runtime"
 	"sync/atomic"
@@ -29,10 +30,13 @@ func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{from: from}
+	defer from.Release()
+	host := from.HostReader(context.Background(), nil).(hostReader)
+	host.Lenient(batchTooMany)
+	r := &reader{from: host}
 	r.refs.Store(1)
 	// The release callback may block: it is not called on the goroutine of the cleanups.
-	r.dropped = runtime.AddCleanup(r, func(from *cdevice.RecordReader) { go from.Release() }, from)
+	r.dropped = runtime.AddCleanup(r, func(host hostReader) { go host.Abandon() }, host)
 	return r, nil
 }
 
@@ -45,13 +49,18 @@ func ImportCArrayStream(stream *CArrowArrayStream, schema *arrow.Schema) arrio.R
 	return r
 }
 
+// hostReader is a reader of cdevice's, which this package makes behave as arrow-go's.
+type hostReader interface {
+	array.RecordReader
+	Lenient(tooMany func())
+	Abandon()
+}
+
 // reader is a stream of another library. Its methods keep it from being collected until they return, as the
 // stream would be released under them.
 type reader struct {
 	refs    atomic.Int64
-	from    *cdevice.RecordReader
-	current arrow.RecordBatch // or nil
-	err     error
+	from    hostReader
 	dropped runtime.Cleanup
 }
 
@@ -65,53 +74,30 @@ func (r *reader) Release() {
 		readerTooMany()
 	case refs == 0:
 		r.dropped.Stop()
-		defer r.from.Release()
-		r.drop()
+		r.from.Release()
 	}
 }
 
-func (r *reader) Schema() *arrow.Schema {
-	return r.from.Schema()
-}
+func (r *reader) Schema() *arrow.Schema { return r.from.Schema() }
 
-func (r *reader) Next() bool { return r.read() == nil }
-
-func (r *reader) Read() (arrow.RecordBatch, error) {
-	if err := r.read(); err != nil {
-		return nil, err
-	}
-	return r.current, nil
-}
-
-// read makes the next record batch the current one. Its error at the end is io.EOF.
-func (r *reader) read() error {
+func (r *reader) Next() bool {
 	defer runtime.KeepAlive(r)
-	r.drop()
-	if r.err != nil {
-		return r.err
-	}
-	if !r.from.Next() {
-		if r.err = r.from.Err(); r.err == nil {
-			return io.EOF
-		}
-		return r.err
-	}
-	r.current, r.err = viewBorrowed(r.from.RecordBatch(), r.from.Schema())
-	return r.err
+	return r.from.Next()
 }
 
-// drop drops the reference to the current record batch, which the program may have done already: arrow-go's
-// comment tells it to.
-func (r *reader) drop() {
-	if current := r.current; current != nil {
-		r.current = nil
-		current.Release()
-	}
-}
-
-func (r *reader) RecordBatch() arrow.RecordBatch { return r.current }
+func (r *reader) RecordBatch() arrow.RecordBatch { return r.from.RecordBatch() }
 
 // Record is deprecated, but part of the interface.
-func (r *reader) Record() arrow.RecordBatch { return r.current }
+func (r *reader) Record() arrow.RecordBatch { return r.from.RecordBatch() }
 
-func (r *reader) Err() error { return r.err }
+func (r *reader) Err() error { return r.from.Err() }
+
+func (r *reader) Read() (arrow.RecordBatch, error) {
+	if r.Next() {
+		return r.RecordBatch(), nil
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	return nil, io.EOF
+}

@@ -52,7 +52,12 @@ type hostReader struct {
 	schema  *arrow.Schema
 	current arrow.RecordBatch
 	err     error
+	tooMany func() // or nil; see Lenient
 }
+
+// Lenient is for package cdata: record batches of the reader call tooMany for a Release too many; see
+// hostBatch.Lenient.
+func (h *hostReader) Lenient(tooMany func()) { h.tooMany = tooMany }
 
 func (h *hostReader) Retain() { h.refs.Retain() }
 
@@ -60,6 +65,14 @@ func (h *hostReader) Release() {
 	if h.refs.Release() {
 		defer h.close()
 		h.dropCurrent()
+	}
+}
+
+// Abandon is Release for a reader that the garbage collector found: it keeps the current record batch, as slices of its
+// values may still be in use.
+func (h *hostReader) Abandon() {
+	if h.refs.Release() {
+		h.close()
 	}
 }
 
@@ -112,9 +125,17 @@ func (h *hostReader) take() error {
 		h.current, err = h.read(b)
 	}
 	if view, ok := h.current.(*hostBatch); ok {
-		view.refs.Own()
+		h.own(view)
 	}
 	return err
+}
+
+func (h *hostReader) own(view *hostBatch) {
+	if h.tooMany != nil {
+		view.Lenient(h.schema, h.tooMany)
+	} else {
+		view.refs.Own()
+	}
 }
 
 // read views or copies b, and takes the reference to it.
@@ -130,7 +151,7 @@ func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 func (h *hostReader) dropCurrent() {
 	if current := h.current; current != nil {
 		h.current = nil
-		if view, ok := current.(*hostBatch); ok {
+		if view, ok := current.(*hostBatch); ok && h.tooMany == nil {
 			view.refs.Disown()
 		}
 		current.Release()

@@ -1,0 +1,188 @@
+//go:build cgo
+
+package cdata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdata"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+var background = context.Background()
+
+// async is a stream from a channel to a consumer of this package.
+type async struct {
+	to       chan cdata.RecordMessage
+	consumer <-chan cdata.AsyncRecordBatchStream
+	ended    chan error // of the producer
+}
+
+func newAsync(ctx context.Context, queueSize uint64, schema *arrow.Schema) async {
+	handler := new(cdata.CArrowAsyncDeviceStreamHandler)
+	a := async{make(chan cdata.RecordMessage), cdata.CreateAsyncDeviceStreamHandler(ctx, queueSize, handler), make(chan error, 1)}
+	go func() { a.ended <- cdata.ExportAsyncRecordBatchStream(schema, a.to, handler) }()
+	return a
+}
+
+// send sends numbers, and closes the channel.
+func (a async) send(batches ...arrow.RecordBatch) {
+	defer close(a.to)
+	for _, b := range batches {
+		b.Retain()
+		a.to <- cdata.RecordMessage{Record: b, AdditionalMetadata: arrow.MetadataFrom(map[string]string{"rows": fmt.Sprint(b.NumRows())})}
+	}
+}
+
+func TestAsyncStreams(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	want := []arrow.RecordBatch{numbers(t, 1), numbers(t, 2, 3), numbers(t)}
+	for _, queue := range []uint64{0, 1, 5, 1 << 40} {
+		a := newAsync(background, queue, want[0].Schema())
+		go a.send(want...)
+		stream := <-a.consumer
+		require.NoError(t, stream.Err)
+		assert.True(t, stream.Schema.Equal(want[0].Schema()))
+		for _, w := range want {
+			m := <-stream.Stream
+			require.NoError(t, m.Err)
+			assert.True(t, array.RecordEqual(w, m.Record))
+			assert.Same(t, stream.Schema, m.Record.Schema())
+			assert.Equal(t, []string{fmt.Sprint(w.NumRows())}, m.AdditionalMetadata.Values())
+			m.Record.Release()
+			m.Record.Release() // one too many
+		}
+		_, more := <-stream.Stream
+		assert.False(t, more)
+		_, more = <-a.consumer
+		assert.False(t, more, "the channel of the stream is closed")
+		assert.NoError(t, <-a.ended)
+	}
+}
+
+func TestErrorsOfAsyncStreams(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	rec := numbers(t, 1)
+	for _, row := range []struct {
+		err  error
+		code syscall.Errno
+	}{
+		{errSource, syscall.EINVAL}, // as arrow-go's
+		{fmt.Errorf("write: %w", syscall.ENOSPC), syscall.ENOSPC},
+		{context.Canceled, syscall.ECANCELED},
+		{fmt.Errorf("slow: %w", context.DeadlineExceeded), syscall.ETIMEDOUT},
+		{device.ErrNotSupported, syscall.ENOTSUP},
+		{arrow.ErrNotImplemented, syscall.ENOSYS},
+		{arrow.ErrInvalid, syscall.EINVAL},
+	} {
+		t.Run(row.err.Error(), func(t *testing.T) {
+			a := newAsync(background, 1, rec.Schema())
+			rec.Retain()
+			go func() { a.to <- cdata.RecordMessage{Record: rec, Err: row.err} }()
+			stream := <-a.consumer
+			require.NoError(t, stream.Err)
+			m := <-stream.Stream
+			assert.Nil(t, m.Record)
+			assert.Equal(t, cdata.AsyncStreamError{Code: int(row.code), Msg: row.err.Error()}, m.Err)
+			_, more := <-stream.Stream
+			assert.False(t, more)
+			assert.True(t, <-a.ended == row.err, "the very error")
+		})
+	}
+	t.Run("no schema", func(t *testing.T) {
+		a := newAsync(background, 1, nil)
+		stream := <-a.consumer
+		var reported cdata.AsyncStreamError
+		require.ErrorAs(t, stream.Err, &reported)
+		assert.Equal(t, int(syscall.EINVAL), reported.Code)
+		assert.Contains(t, reported.Msg, "must have non-nil schema")
+		assert.ErrorIs(t, <-a.ended, arrow.ErrInvalid)
+	})
+	t.Run("a message without a batch", func(t *testing.T) {
+		a := newAsync(background, 1, rec.Schema())
+		go func() { a.to <- cdata.RecordMessage{} }()
+		m := <-(<-a.consumer).Stream
+		assert.ErrorContains(t, m.Err, "RecordBatch = nil")
+		assert.ErrorIs(t, <-a.ended, arrow.ErrInvalid)
+	})
+	t.Run("a batch of another type", func(t *testing.T) {
+		other := numbers(t, 1)
+		schema := arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String}}, nil)
+		a := newAsync(background, 1, schema)
+		other.Retain()
+		go func() { a.to <- cdata.RecordMessage{Record: other} }()
+		m := <-(<-a.consumer).Stream
+		assert.ErrorContains(t, m.Err, "RecordBatch.Column(0).type")
+		assert.ErrorIs(t, <-a.ended, arrow.ErrInvalid)
+	})
+	t.Run("a released handler", func(t *testing.T) {
+		err := cdata.ExportAsyncRecordBatchStream(rec.Schema(), nil, new(cdata.CArrowAsyncDeviceStreamHandler))
+		assert.ErrorContains(t, err, "cdata: ExportAsyncRecordBatchStream: cdevice: export: ArrowAsyncDeviceStreamHandler.release = NULL")
+		assert.Error(t, cdata.ExportAsyncRecordBatchStream(rec.Schema(), nil, nil))
+		assert.Panics(t, func() { cdata.CreateAsyncDeviceStreamHandler(background, 1, nil) })
+	})
+}
+
+// The end of a consumer's context is told it as an error, ends the producer, and loses no batch.
+func TestContextsEndAsyncStreams(t *testing.T) {
+	rec := numbers(t, 1)
+	ended := errors.New("ended")
+	for name, take := range map[string]int{"before the first batch": 0, "after some": 2} {
+		t.Run(name, func(t *testing.T) {
+			cdevicetest.CheckLeaks(t)
+			ctx, cancel := context.WithCancelCause(background)
+			a := newAsync(ctx, 2, rec.Schema())
+			over := make(chan struct{})
+			sent := make(chan struct{})
+			go func() { // for as long as there is a producer
+				defer close(sent)
+				for {
+					rec.Retain()
+					select {
+					case a.to <- cdata.RecordMessage{Record: rec}:
+					case <-over:
+						rec.Release()
+						return
+					}
+				}
+			}()
+			stream := <-a.consumer
+			for range take {
+				m := <-stream.Stream
+				require.NoError(t, m.Err)
+				m.Record.Release()
+			}
+			cancel(ended)
+			assert.NoError(t, <-a.ended, "a consumer that cancels is no error of the producer")
+			close(over)
+			<-sent
+			var last cdata.RecordMessage
+			for last = range stream.Stream {
+				if last.Record != nil {
+					last.Record.Release()
+				}
+			}
+			assert.ErrorIs(t, last.Err, context.Canceled)
+		})
+	}
+	t.Run("before the schema", func(t *testing.T) {
+		cdevicetest.CheckLeaks(t)
+		ctx, cancel := context.WithCancel(background)
+		handler := new(cdata.CArrowAsyncDeviceStreamHandler)
+		opened := cdata.CreateAsyncDeviceStreamHandler(ctx, 1, handler)
+		cancel()
+		assert.ErrorIs(t, (<-opened).Err, context.Canceled)
+		stream := make(chan cdata.RecordMessage)
+		assert.ErrorIs(t, cdata.ExportAsyncRecordBatchStream(rec.Schema(), stream, handler), syscall.ECANCELED)
+	})
+}

@@ -1,0 +1,86 @@
+//go:build cgo
+
+package cdata_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdata"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+)
+
+// An export holds the batch, and pins its memory, until C releases it, on any thread; it fills structs that are not zero.
+func TestExportsHoldPinnedMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	defer mem.AssertSize(t, 0)
+	b := array.NewInt64Builder(mem)
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	arr := b.NewArray()
+	b.Release()
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arr.DataType()}}, nil), []arrow.Array{arr}, 3)
+	garbage := func() (*cdata.CArrowArray, *cdata.CArrowSchema) {
+		a, s := new(cdata.CArrowArray), new(cdata.CArrowSchema)
+		*arrayMirror(a) = abi.ArrowArray{Length: 1, NullCount: 2, Offset: 3, NBuffers: 4, NChildren: 5, Buffers: 6, Children: 7, Dictionary: 8, PrivateData: 9}
+		return a, s
+	}
+	batch, schema := garbage()
+	cdata.ExportArrowRecordBatch(rec, batch, schema)
+	cdata.ReleaseCArrowSchema(schema)
+	column, field := garbage()
+	cdata.ExportArrowArray(arr, column, field)
+	f, err := cdata.ImportCArrowField(field)
+	require.NoError(t, err)
+	assert.Equal(t, arrow.Field{Type: arrow.PrimitiveTypes.Int64, Nullable: true}, f)
+	arr.Release()
+	rec.Release()
+	runtime.GC()
+	values := abi.Slice[uintptr](arrayMirror(column).Buffers, 2)[1]
+	assert.True(t, cpeer.IsPinned(values))
+	assert.Equal(t, []int64{1, 2, 3}, abi.Slice[int64](values, 3))
+	require.NoError(t, cpeer.ReleaseOnThread(arrayMirror(column)))
+	assert.NotZero(t, mem.CurrentAlloc())
+	require.NoError(t, cpeer.ReleaseOnThread(arrayMirror(batch)))
+	cdata.ReleaseCArrowArray(batch)
+	cdata.ReleaseCArrowArray(nil)
+}
+
+// Functions without an error result panic with an error that names the function and the argument, before they write.
+func TestExportsPanicWithAnError(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	rec := numbers(t, 1)
+	unknown := arrow.NewSchema([]arrow.Field{{Name: "t", Type: &arrow.Time32Type{Unit: arrow.Nanosecond}}}, nil)
+	for text, do := range map[string]func(){
+		"cdata: ExportArrowSchema: cdevice: export: schema = nil, want a schema: invalid":               func() { cdata.ExportArrowSchema(nil, new(cdata.CArrowSchema)) },
+		"cdata: ExportArrowSchema: cdevice: export: ArrowSchema = NULL, want a struct to fill: invalid": func() { cdata.ExportArrowSchema(rec.Schema(), nil) },
+		"cdata: ExportArrowSchema: ": func() { cdata.ExportArrowSchema(unknown, new(cdata.CArrowSchema)) },
+		"cdata: ExportArrowRecordBatch: cdevice: wrap: RecordBatch = nil, want a record batch of arrow-go: invalid":                    func() { cdata.ExportArrowRecordBatch(nil, new(cdata.CArrowArray), nil) },
+		"cdata: ExportArrowRecordBatch: cdevice: export: ArrowArray = NULL, want a struct to fill: invalid":                            func() { cdata.ExportArrowRecordBatch(rec, nil, nil) },
+		"cdata: ExportArrowArray: cdevice: wrap: Array = nil, want an array of arrow-go: invalid":                                      func() { cdata.ExportArrowArray(nil, new(cdata.CArrowArray), nil) },
+		"cdata: ExportArrowArray: cdevice: export: ArrowArray = NULL, want a struct to fill: invalid":                                  func() { cdata.ExportArrowArray(rec.Column(0), nil, nil) },
+		"cdata: ExportRecordReader: reader = nil, want a reader: invalid":                                                              func() { cdata.ExportRecordReader(nil, new(cdata.CArrowArrayStream)) },
+		"cdata: ExportRecordReader: cdevice: export: ArrowArrayStream = NULL, want a struct to fill: invalid":                          func() { cdata.ExportRecordReader(newSource(t), nil) },
+		"cdata: CreateAsyncDeviceStreamHandler: cdevice: import: ArrowAsyncDeviceStreamHandler = NULL, want a struct to fill: invalid": func() { cdata.CreateAsyncDeviceStreamHandler(background, 1, nil) },
+	} {
+		func() {
+			defer func() {
+				err, ok := recover().(error)
+				if assert.True(t, ok, "an error: %s", text) {
+					assert.ErrorContains(t, err, text)
+					assert.True(t, errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented), "%v", err)
+				}
+			}()
+			do()
+		}()
+	}
+}

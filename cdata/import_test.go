@@ -1,0 +1,143 @@
+//go:build cgo
+
+package cdata_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdata"
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+)
+
+// counted is a batch of numbers whose releases are counted.
+type counted struct {
+	arrow.RecordBatch
+	live *int
+}
+
+func (c counted) Retain() { *c.live++; c.RecordBatch.Retain() }
+
+func (c counted) Release() { *c.live--; c.RecordBatch.Release() }
+
+// exportedBatch fills C structs with numbers; live is how many references the export holds.
+func exportedBatch(t *testing.T) (a *cdata.CArrowArray, s *cdata.CArrowSchema, live *int) {
+	t.Helper()
+	a, s, live = new(cdata.CArrowArray), new(cdata.CArrowSchema), new(int)
+	cdata.ExportArrowRecordBatch(counted{numbers(t, 1, 2, 3), live}, a, s)
+	require.Equal(t, 1, *live)
+	return a, s, live
+}
+
+func isReleased(a *cdata.CArrowArray, s *cdata.CArrowSchema) bool {
+	return arrayMirror(a).Release == 0 && (s == nil || schemaMirror(s).Release == 0)
+}
+
+func TestImportsTakeTheStructs(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	schema := numbers(t).Schema()
+	imports := map[string]func(*cdata.CArrowArray, *cdata.CArrowSchema) (interface{ Release() }, error){
+		"ImportCRecordBatch": func(a *cdata.CArrowArray, s *cdata.CArrowSchema) (interface{ Release() }, error) {
+			rec, err := cdata.ImportCRecordBatch(a, s)
+			if err == nil {
+				assert.Equal(t, []int64{1, 2, 3}, valuesOf(rec))
+				assert.True(t, rec.Schema().Equal(schema))
+			}
+			return rec, err
+		},
+		"ImportCRecordBatchWithSchema": func(a *cdata.CArrowArray, s *cdata.CArrowSchema) (interface{ Release() }, error) {
+			cdata.ReleaseCArrowSchema(s)
+			rec, err := cdata.ImportCRecordBatchWithSchema(a, schema)
+			if err == nil {
+				assert.Equal(t, []int64{1, 2, 3}, valuesOf(rec))
+				assert.Same(t, schema, rec.Schema())
+			}
+			return rec, err
+		},
+		"ImportCArray": func(a *cdata.CArrowArray, s *cdata.CArrowSchema) (interface{ Release() }, error) {
+			f, arr, err := cdata.ImportCArray(a, s)
+			if err == nil {
+				assert.Equal(t, []int64{1, 2, 3}, arr.(*array.Struct).Field(0).(*array.Int64).Int64Values())
+				assert.Equal(t, arr.DataType(), f.Type)
+			}
+			return arr, err
+		},
+		"ImportCArrayWithType": func(a *cdata.CArrowArray, s *cdata.CArrowSchema) (interface{ Release() }, error) {
+			cdata.ReleaseCArrowSchema(s)
+			arr, err := cdata.ImportCArrayWithType(a, arrow.StructOf(schema.Fields()...))
+			return arr, err
+		},
+	}
+	for name, imp := range imports {
+		t.Run(name, func(t *testing.T) {
+			a, s, live := exportedBatch(t)
+			got, err := imp(a, s)
+			require.NoError(t, err)
+			assert.True(t, isReleased(a, s))
+			cdata.ReleaseCArrowArray(a) // of no effect
+			assert.Equal(t, 1, *live)
+			got.Release()
+			assert.Zero(t, *live)
+
+			a, s, live = exportedBatch(t)
+			arrayMirror(a).Length = -1
+			got, err = imp(a, s)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.ErrorContains(t, err, "ArrowArray.length = -1")
+			assert.Nil(t, got, "no typed nil")
+			assert.True(t, isReleased(a, s))
+			cdata.ReleaseCArrowArray(a) // as arrow-go's comment demands
+			assert.Zero(t, *live)
+
+			_, err = imp(a, s)
+			assert.ErrorIs(t, err, cdevice.ErrReleased, "and not the end of the process")
+			_, err = imp(nil, nil)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+		})
+	}
+}
+
+func TestImportsOfSchemas(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	md := arrow.MetadataFrom(map[string]string{"k": "v"})
+	want := arrow.NewSchema([]arrow.Field{{Name: "fixed", Type: &arrow.FixedSizeBinaryType{ByteWidth: 0}, Nullable: true, Metadata: md}}, &md)
+	s := new(cdata.CArrowSchema)
+	cdata.ExportArrowSchema(want, s)
+	got, err := cdata.ImportCArrowSchema(s)
+	require.NoError(t, err, "w:0")
+	assert.True(t, want.Equal(got))
+	assert.True(t, got.Metadata().Equal(md))
+	assert.Zero(t, schemaMirror(s).Release)
+	_, err = cdata.ImportCArrowSchema(s)
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+
+	a := new(cdata.CArrowArray)
+	cdata.ExportArrowArray(numbers(t, 1).Column(0), a, s)
+	_, err = cdata.ImportCArrowSchema(s)
+	assert.ErrorIs(t, err, arrow.ErrInvalid, "no struct")
+	assert.Zero(t, schemaMirror(s).Release)
+	cdata.ReleaseCArrowArray(a)
+}
+
+// The rows in front of a batch belong to no column; nulls of the struct itself would be lost.
+func TestRootsOfBatches(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	a, s, _ := exportedBatch(t)
+	arrayMirror(a).Offset, arrayMirror(a).Length = 1, 2
+	rec, err := cdata.ImportCRecordBatch(a, s)
+	require.NoError(t, err)
+	assert.Equal(t, []int64{2, 3}, valuesOf(rec))
+	assert.EqualValues(t, 2, rec.NumRows())
+	rec.Release()
+
+	a, s, live := exportedBatch(t)
+	arrayMirror(a).NullCount = 1
+	_, err = cdata.ImportCRecordBatch(a, s)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.Zero(t, *live)
+}
