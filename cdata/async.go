@@ -40,7 +40,6 @@ func CreateAsyncDeviceStreamHandler(ctx context.Context, queueSize uint64, out *
 		defer close(opened)
 		r, err := imported.Reader(ctx)
 		if err != nil {
-			_ = imported.Close(ctx) // does not wait if ctx has ended, and has nothing to wait for otherwise
 			opened <- AsyncRecordBatchStream{Err: asyncError(err)}
 			return
 		}
