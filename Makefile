@@ -6,7 +6,7 @@ GO ?= go
 # Without DWARF tests link in half of the time; stacks need none of it.
 TEST = $(GO) test -timeout 30m -vet=off -ldflags=-w -parallel 4
 # Those whose tests take longest are first, so that others run beside them.
-CHECKED = ./memory/... ./cdevice ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
+CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed
 

@@ -5,6 +5,7 @@ package cdata_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func (a async) send(batches ...arrow.RecordBatch) {
 
 func TestAsyncStreams(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	live := 0
+	var live atomic.Int64
 	want := []arrow.RecordBatch{counted{numbers(t, 1), &live}, counted{numbers(t, 2, 3), &live}, counted{numbers(t), &live}}
 	for _, queue := range []uint64{0, 1, 5, 1 << 40} {
 		a := newAsync(background, queue, want[0].Schema())
@@ -69,7 +70,7 @@ func TestAsyncStreams(t *testing.T) {
 		_, more = <-a.consumer
 		assert.False(t, more, "the channel of the stream is closed")
 		assert.NoError(t, <-a.ended)
-		assert.Zero(t, live, "the producer takes the references")
+		assert.Zero(t, live.Load(), "the producer takes the references")
 	}
 }
 
@@ -90,7 +91,8 @@ func TestErrorsOfAsyncStreams(t *testing.T) {
 	} {
 		t.Run(row.err.Error(), func(t *testing.T) {
 			a := newAsync(background, 1, rec.Schema())
-			live := 1
+			var live atomic.Int64
+			live.Store(1)
 			rec.Retain()
 			go func() { a.to <- cdata.RecordMessage{Record: counted{rec, &live}, Err: row.err} }()
 			stream := <-a.consumer
@@ -101,7 +103,7 @@ func TestErrorsOfAsyncStreams(t *testing.T) {
 			_, more := <-stream.Stream
 			assert.False(t, more)
 			assert.True(t, <-a.ended == row.err, "the very error")
-			assert.Zero(t, live, "a batch beside an error is released")
+			assert.Zero(t, live.Load(), "a batch beside an error is released")
 		})
 	}
 	t.Run("no schema", func(t *testing.T) {
@@ -157,7 +159,8 @@ func TestContextsEndAsyncStreams(t *testing.T) {
 			ctx, cancel := context.WithCancel(background)
 			a := newAsync(ctx, 1, rec.Schema())
 			stream := <-a.consumer
-			live := messages
+			var live atomic.Int64
+			live.Store(int64(messages))
 			for range messages {
 				rec.Retain()
 				a.to <- cdata.RecordMessage{Record: counted{rec, &live}}
@@ -170,7 +173,7 @@ func TestContextsEndAsyncStreams(t *testing.T) {
 			assert.ErrorIs(t, (<-stream.Stream).Err, context.Canceled)
 			_, more := <-stream.Stream
 			assert.False(t, more)
-			assert.Zero(t, live)
+			assert.Zero(t, live.Load())
 		})
 	}
 	t.Run("before the schema", func(t *testing.T) {

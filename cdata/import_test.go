@@ -3,6 +3,7 @@
 package cdata_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -18,19 +19,19 @@ import (
 // counted is a batch of numbers whose releases are counted.
 type counted struct {
 	arrow.RecordBatch
-	live *int
+	live *atomic.Int64
 }
 
-func (c counted) Retain() { *c.live++; c.RecordBatch.Retain() }
+func (c counted) Retain() { c.live.Add(1); c.RecordBatch.Retain() }
 
-func (c counted) Release() { *c.live--; c.RecordBatch.Release() }
+func (c counted) Release() { c.live.Add(-1); c.RecordBatch.Release() }
 
 // exportedBatch fills C structs with numbers; live is how many references the export holds.
-func exportedBatch(t *testing.T) (a *cdata.CArrowArray, s *cdata.CArrowSchema, live *int) {
+func exportedBatch(t *testing.T) (a *cdata.CArrowArray, s *cdata.CArrowSchema, live *atomic.Int64) {
 	t.Helper()
-	a, s, live = new(cdata.CArrowArray), new(cdata.CArrowSchema), new(int)
+	a, s, live = new(cdata.CArrowArray), new(cdata.CArrowSchema), new(atomic.Int64)
 	cdata.ExportArrowRecordBatch(counted{numbers(t, 1, 2, 3), live}, a, s)
-	require.Equal(t, 1, *live)
+	require.EqualValues(t, 1, live.Load())
 	return a, s, live
 }
 
@@ -80,9 +81,9 @@ func TestImportsTakeTheStructs(t *testing.T) {
 			require.NoError(t, err)
 			assert.True(t, isReleased(a, s))
 			cdata.ReleaseCArrowArray(a) // of no effect
-			assert.Equal(t, 1, *live)
+			assert.EqualValues(t, 1, live.Load())
 			got.Release()
-			assert.Zero(t, *live)
+			assert.Zero(t, live.Load())
 
 			a, s, live = exportedBatch(t)
 			arrayMirror(a).Length = -1
@@ -92,7 +93,7 @@ func TestImportsTakeTheStructs(t *testing.T) {
 			assert.Nil(t, got, "no typed nil")
 			assert.True(t, isReleased(a, s))
 			cdata.ReleaseCArrowArray(a) // as arrow-go's comment demands
-			assert.Zero(t, *live)
+			assert.Zero(t, live.Load())
 
 			_, err = imp(a, s)
 			assert.ErrorIs(t, err, cdevice.ErrReleased, "and not the end of the process")
@@ -139,5 +140,5 @@ func TestRootsOfBatches(t *testing.T) {
 	arrayMirror(a).NullCount = 1
 	_, err = cdata.ImportCRecordBatch(a, s)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.Zero(t, *live)
+	assert.Zero(t, live.Load())
 }
