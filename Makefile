@@ -8,7 +8,7 @@ TEST = $(GO) test -timeout 30m -vet=off -ldflags=-w -parallel 4
 # Those whose tests take longest are first, so that others run beside them.
 CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
-SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed
+SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed test-sql
 
 .PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
@@ -39,6 +39,8 @@ test-triton:
 	integration/triton/run.sh
 test-distributed:
 	examples/distributed/run.sh --test
+test-sql:
+	examples/sql/run.sh --test
 
 check: ## what must pass before a change lands
 	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang
@@ -50,6 +52,8 @@ lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler
 	ci/format-c --check
 	$(GO) vet ./...
 	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
+	$(GO) -C examples/sql vet -tags=duckdb_arrow ./...
+	$(GO) -C examples/sql tool -modfile=../../ci/tools/go.mod staticcheck -tags=duckdb_arrow ./...
 	tools=$$(dirname "$$(ci/venv ci/tools/requirements.txt)") && $$tools/ruff check --quiet && $$tools/shellcheck \
 		$$(grep -rlE '^#!/(usr/)?bin/(env )?(ba)?sh$$' --exclude-dir=build --exclude-dir=.git .)
 

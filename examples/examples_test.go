@@ -127,8 +127,9 @@ func parquetFile(t *testing.T, rows int) string {
 
 var update = flag.Bool("update", false, "write the programs into the pages")
 
-// shown are the programs that a page shows behind a link to a file, or to the folder of a file. pyextension
-// and distributed are run by tests in Python, triton by integration/triton.
+// shown are the programs that a page shows behind a link to a file, or to the folder of a file: main.go#f is the
+// function f of main.go. pyextension and distributed are run by tests in Python, triton by integration/triton, those
+// of sql by a script there.
 var shown = []struct {
 	page, link, file, language string
 	most                       int // lines of the program
@@ -140,6 +141,8 @@ var shown = []struct {
 	{"cookbook.md", "roundtrip/main_test.go", "", "go", 30},
 	{"cookbook.md", "columns", "main.go", "go", 60},
 	{"cookbook.md", "parquet", "main.go", "go", 60},
+	{"cookbook.md", "sql/duckdb", "main.go#addPrevious", "go", 30},
+	{"cookbook.md", "sql/adbc", "main.go#addPrevious", "go", 40},
 	{"cuda.md", "kernel", "main.go", "go", 100}, // two streams
 }
 
@@ -148,8 +151,13 @@ func TestPagesHaveThePrograms(t *testing.T) {
 		name := filepath.Join("../docs", p.page)
 		page, err := os.ReadFile(name)
 		require.NoError(t, err)
-		program, err := os.ReadFile(filepath.Join(p.link, p.file))
+		file, function, _ := strings.Cut(p.file, "#")
+		program, err := os.ReadFile(filepath.Join(p.link, file))
 		require.NoError(t, err)
+		if function != "" {
+			program = regexp.MustCompile(`(?ms)^// ` + function + ` .*?^}\n`).Find(program)
+			require.NotEmpty(t, program, "%s of %s", function, p.link)
+		}
 		assert.Less(t, bytes.Count(program, []byte("\n")), p.most, "lines of %s", p.link)
 		block := regexp.MustCompile(`(?s)(\(\.\./examples/` + regexp.QuoteMeta(p.link) + `\)[^\n]*\n\n` + "```" + p.language + "\n).*?```\n")
 		require.Regexp(t, block, string(page), p.link)
