@@ -8,7 +8,7 @@ TEST = $(GO) test -timeout 30m -vet=off -ldflags=-w -parallel 4
 # Those whose tests take longest are first, so that others run beside them.
 CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
-SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed test-sql
+SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-distributed test-sql
 
 .PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
@@ -33,6 +33,8 @@ test-cuda:
 	integration/cuda/run.sh
 test-cuda-13:
 	integration/cuda/run.sh --cuda-13
+test-cdata:
+	integration/cdata/run.sh
 test-archery:
 	integration/archery/run.sh
 test-triton:

@@ -3,9 +3,10 @@
 # what they are made of changed:
 #
 #   libarrowgo.so    arrow-go's own
+#   libcdata.so      the same with package cdata of this module in place of arrow-go's
 #   libnanoarrow.so  nanoarrow's own
 #
-# That of this module is ../golib, for which arrow-go's reads the JSON files: its reader
+# That of package cdevice is ../golib, for which arrow-go's reads the JSON files: its reader
 # is internal. nanoarrow's is in its source archive on PyPI, without the JSON
 # parser that it needs, which is in that of jsonnet.
 #
@@ -69,3 +70,5 @@ build_nanoarrow
 cd "$root"
 "${GO:-go}" build -tags cdata_integration -buildmode=c-shared -trimpath -ldflags=-w -o "$out/libarrowgo.so" \
 	github.com/apache/arrow-go/v18/arrow/internal/cdata_integration
+cd "$("$root/integration/cdata/module.sh")"
+"${GO:-go}" build -buildmode=c-shared -trimpath -ldflags=-w -o "$out/libcdata.so" ./archery

@@ -182,5 +182,6 @@ IMPLEMENTATIONS = [
     Cdevice("cdevice-gpu", gpu=True),
     Cdevice("cdevice-gpu-sliced", sliced=True, gpu=True),
     Go("arrow-go", "libarrowgo.so"),
+    Go("cdata", "libcdata.so"),
     Nanoarrow(),
 ]

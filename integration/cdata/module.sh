@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Makes build/cdata a Go module with programs and tests of arrow-go's, over package cdata of this module. Prints its path.
+#
+#   over/      arrow-go's own tests of its package cdata, with over.go here in place of the package
+#   pyarrow/   its library for its tests against PyArrow
+#   archery/   its library for the C data integration tests
+#
+# The files are those of the version that go.mod names. They change in two lines at most: build constraints go, and of a
+# program the import of cdata is ours. The module has a path below arrow-go's, so that it may import internal packages.
+#
+#   integration/cdata/module.sh      GO names another Go
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$(dirname "$here")")
+module=$root/build/cdata
+cd "$root"
+mkdir -p "$module"
+exec {lock}>"$module.lock"
+flock "$lock"
+
+arrow=github.com/apache/arrow-go/v18
+ours=github.com/arrowdevice/arrowdevice
+# Downloads it where it is not yet.
+from=$("${GO:-go}" list -f '{{.Dir}}' "$arrow/arrow")
+
+# copied FOLDER FILE...: files of arrow-go. Only what has changed is written, for what is built of it.
+copied() {
+	local file to
+	mkdir -p "$module/$1"
+	for file in "${@:2}"; do
+		to=$module/$1/${file##*/}
+		sed -e '/^\/\/go:build /d' -e '/^\/\/ +build /d' -e "s|\"$arrow/arrow/cdata\"|\"$ours/cdata\"|" "$file" >"$to.new"
+		if cmp -s "$to.new" "$to"; then rm "$to.new"; else mv "$to.new" "$to"; fi
+	done
+}
+
+sed "1s|.*|module $arrow/arrow/arrowdevice|" go.mod >"$module/go.mod"
+printf '\nrequire %s v0.0.0\n\nreplace %s => ../..\n' "$ours" "$ours" >>"$module/go.mod"
+cp go.sum "$module/go.sum"
+copied over "$from"/cdata/{abi.h,helpers.h,utils.h,cdata_fulltest.c,cdata_test.go,cdata_test_framework.go} "$here"/over{,_test}.go
+copied pyarrow "$from"/cdata/test/{test_cimport.go,test_export_to_cgo.py}
+copied archery "$from"/internal/cdata_integration/entrypoints.go
+grep -q "$ours/cdata" "$module/pyarrow/test_cimport.go" "$module/archery/entrypoints.go"
+printf '%s\n' "$module"
