@@ -24,22 +24,33 @@ ours=github.com/arrowdevice/arrowdevice
 # Downloads it where it is not yet.
 from=$("${GO:-go}" list -f '{{.Dir}}' "$arrow/arrow")
 
-# copied FOLDER FILE...: files of arrow-go. Only what has changed is written, for what is built of it.
+# written FILE: writes standard input, if it is not there yet: another suite may be building the module.
+written() {
+	mkdir -p "$(dirname "$module/$1")"
+	cat >"$module/new"
+	cmp -s "$module/new" "$module/$1" || mv "$module/new" "$module/$1"
+}
+
+# copied FOLDER FILE...: the files with the two changes.
 copied() {
-	local file to
-	mkdir -p "$module/$1"
+	local file
 	for file in "${@:2}"; do
-		to=$module/$1/${file##*/}
-		sed -e '/^\/\/go:build /d' -e '/^\/\/ +build /d' -e "s|\"$arrow/arrow/cdata\"|\"$ours/cdata\"|" "$file" >"$to.new"
-		if cmp -s "$to.new" "$to"; then rm "$to.new"; else mv "$to.new" "$to"; fi
+		sed -e '/^\/\/go:build /d' -e '/^\/\/ +build /d' -e "s|\"$arrow/arrow/cdata\"|\"$ours/cdata\"|" "$file" |
+			written "$1/${file##*/}"
 	done
 }
 
-sed "1s|.*|module $arrow/arrow/arrowdevice|" go.mod >"$module/go.mod"
-printf '\nrequire %s v0.0.0\n\nreplace %s => ../..\n' "$ours" "$ours" >>"$module/go.mod"
-cp go.sum "$module/go.sum"
+{
+	sed "1s|.*|module $arrow/arrow/arrowdevice|" go.mod
+	printf '\nrequire %s v0.0.0\n\nreplace %s => ../..\n' "$ours" "$ours"
+} | written go.mod
+written go.sum <go.sum
 copied over "$from"/cdata/{abi.h,helpers.h,utils.h,cdata_fulltest.c,cdata_test.go,cdata_test_framework.go} "$here"/over{,_test}.go
 copied pyarrow "$from"/cdata/test/{test_cimport.go,test_export_to_cgo.py}
 copied archery "$from"/internal/cdata_integration/entrypoints.go
-grep -q "$ours/cdata" "$module/pyarrow/test_cimport.go" "$module/archery/entrypoints.go"
+if grep -L "\"$ours/cdata\"" "$module/pyarrow/test_cimport.go" "$module/archery/entrypoints.go" | grep .; then
+	echo "$0: these do not import cdata" >&2
+	exit 1
+fi
+rm -f "$module/new"
 printf '%s\n' "$module"
