@@ -44,7 +44,7 @@ copied() {
 	sed "1s|.*|module $arrow/arrow/arrowdevice|" go.mod
 	printf '\nrequire %s v0.0.0\n\nreplace %s => ../..\n' "$ours" "$ours"
 } | written go.mod
-written go.sum <go.sum
+written go.sum <"$root/go.sum"
 copied over "$from"/cdata/{abi.h,helpers.h,utils.h,cdata_fulltest.c,cdata_test.go,cdata_test_framework.go} "$here"/over{,_test}.go
 copied pyarrow "$from"/cdata/test/{test_cimport.go,test_export_to_cgo.py}
 copied archery "$from"/internal/cdata_integration/entrypoints.go

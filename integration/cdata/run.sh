@@ -19,7 +19,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$("$here/module.sh")"
 
 # pattern NAME: matches a test or subtest alone.
-pattern() { sed -e 's|[].[*+?^$(){}\\]|\\&|g' -e 's|/|$/^|g' -e 's|.*|^&$|' <<<"$1"; }
+pattern() {
+	local slash='\E$/^\Q'
+	printf '^\\Q%s\\E$' "${1//\//$slash}"
+}
 
 skip=
 for ((i = 0; i < ${#left_out[@]}; i += 2)); do
