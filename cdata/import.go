@@ -23,28 +23,24 @@ func ImportCArrowSchema(out *CArrowSchema) (*arrow.Schema, error) { return cdevi
 // once more does nothing. The producer's release callback is called after the last use of the memory: when the
 // array, and all that retains its data, is released, on the thread that does so.
 func ImportCArrayWithType(arr *CArrowArray, dt arrow.DataType) (arrow.Array, error) {
-	return view(cdevice.ImportArrayWithType(arr, dt))
-}
-
-// ImportCArray makes an array and its field of two C structs; see [ImportCArrayWithType]. It releases *schema,
-// even if it returns an error.
-func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Array, error) {
-	imported, err := cdevice.ImportArray(arr, schema)
-	if err != nil {
-		return arrow.Field{}, nil, err
-	}
-	field := imported.Field()
-	array, err := view(imported, nil)
-	return field, array, err
-}
-
-// view returns the array as arrow-go's, and takes the reference to it.
-func view(imported *cdevice.Array, err error) (arrow.Array, error) {
+	imported, err := cdevice.ImportArrayWithType(arr, dt)
 	if err != nil {
 		return nil, err
 	}
 	defer imported.Release()
 	return imported.HostView(context.Background())
+}
+
+// ImportCArray makes an array and its field of two C structs; see [ImportCArrayWithType]. It releases *schema,
+// even if it returns an error; the field is valid if only the array is wrong.
+func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Array, error) {
+	field, err := cdevice.ImportField(schema)
+	if err != nil {
+		cdevice.ReleaseStruct(arr)
+		return arrow.Field{}, nil, err
+	}
+	array, err := ImportCArrayWithType(arr, field.Type)
+	return field, array, err
 }
 
 // ImportCRecordBatchWithSchema makes a record batch of a C struct whose schema is known, without copying; see
