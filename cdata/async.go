@@ -20,10 +20,10 @@ import (
 // CreateAsyncDeviceStreamHandler fills *out with the callbacks of a new stream, for a producer of record
 // batches. The channel delivers the stream when the producer has given its schema, or an error, and is closed.
 //
-// queueSize is the number of batches that are requested ahead of the program that reads the stream; it is
-// limited to 1,048,576, and 0 stands for 4. The program takes the messages until Stream is closed, or ends
-// ctx: then Stream delivers ctx's error, the producer's cancel is called, and the batches that were not taken
-// are released. The record batches are the program's to release.
+// queueSize is the number of batches that are requested ahead, at most 1,048,576; 0 stands for 4. As many more, at most
+// 1,024, wait in the channel. The program takes the messages until Stream is closed. If ctx ends before the end was
+// delivered, the producer's cancel is called, the batches in the channel are released, and the last message is ctx's
+// error. The record batches are the program's to release.
 //
 // *out must not move before the producer has released it. It panics if out is nil.
 //
@@ -32,8 +32,8 @@ func CreateAsyncDeviceStreamHandler(ctx context.Context, queueSize uint64, out *
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	const most = 1 << 20
-	imported, err := cdevice.ImportAsync(ctx, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(out)), int(min(queueSize, most)))
+	const mostRequested, mostReady = 1 << 20, 1 << 10
+	imported, err := cdevice.ImportAsync(ctx, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(out)), int(min(queueSize, mostRequested)))
 	must("CreateAsyncDeviceStreamHandler", err)
 	opened := make(chan AsyncRecordBatchStream, 1)
 	go func() {
@@ -43,14 +43,14 @@ func CreateAsyncDeviceStreamHandler(ctx context.Context, queueSize uint64, out *
 			opened <- AsyncRecordBatchStream{Err: asyncError(err)}
 			return
 		}
-		messages := make(chan RecordMessage, 1)
+		messages := make(chan RecordMessage, max(1, min(queueSize, mostReady)))
 		opened <- AsyncRecordBatchStream{Schema: r.Schema(), AdditionalMetadata: r.Metadata(), Stream: messages}
 		go deliver(ctx, r, messages)
 	}()
 	return opened
 }
 
-// deliver sends the batches of r, and takes the reference to it.
+// deliver sends the batches of r, and the error that ends it. It takes the reference to r.
 func deliver(ctx context.Context, r *cdevice.RecordReader, to chan RecordMessage) {
 	defer close(to)
 	defer r.Release()
@@ -58,6 +58,8 @@ func deliver(ctx context.Context, r *cdevice.RecordReader, to chan RecordMessage
 		message := RecordMessage{Err: asyncError(err)}
 		if err == nil {
 			message = messageOf(batch, r.Schema())
+		} else if ctx.Err() != nil {
+			drain(to)
 		}
 		select {
 		case to <- message:
@@ -65,13 +67,21 @@ func deliver(ctx context.Context, r *cdevice.RecordReader, to chan RecordMessage
 		case <-ctx.Done():
 		}
 		release(message)
-		select {
-		case last := <-to: // which makes room for the error
-			release(last)
-		default:
-		}
+		drain(to)
 		to <- RecordMessage{Err: ctx.Err()}
 		return
+	}
+}
+
+// drain releases the messages that a channel has.
+func drain(messages <-chan RecordMessage) {
+	for {
+		select {
+		case m := <-messages:
+			release(m)
+		default:
+			return
+		}
 	}
 }
 
@@ -93,6 +103,9 @@ func asyncError(err error) error {
 		return err
 	}
 	e := AsyncStreamError{Code: reported.Code, Msg: reported.Message}
+	if e.Msg == "" {
+		e.Msg = reported.Error()
+	}
 	if reported.Metadata.Len() > 0 {
 		e.Metadata = reported.Metadata.String()
 	}

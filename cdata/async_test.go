@@ -4,6 +4,7 @@ package cdata_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"syscall"
@@ -106,6 +107,12 @@ func TestErrorsOfAsyncStreams(t *testing.T) {
 			assert.Zero(t, live.Load(), "a batch beside an error is released")
 		})
 	}
+	t.Run("without a text", func(t *testing.T) {
+		a := newAsync(background, 1, rec.Schema())
+		go func() { a.to <- cdata.RecordMessage{Err: errors.New("")} }()
+		assert.EqualError(t, (<-(<-a.consumer).Stream).Err, "cdevice: import: ArrowAsyncDeviceStreamHandler.on_error: invalid argument (errno 22)")
+		assert.EqualError(t, <-a.ended, "")
+	})
 	t.Run("no schema", func(t *testing.T) {
 		a := newAsync(background, 1, nil)
 		stream := <-a.consumer
@@ -173,7 +180,7 @@ func TestContextsEndAsyncStreams(t *testing.T) {
 			assert.ErrorIs(t, (<-stream.Stream).Err, context.Canceled)
 			_, more := <-stream.Stream
 			assert.False(t, more)
-			assert.Zero(t, live.Load())
+			require.Eventually(t, func() bool { return live.Load() == 0 }, time.Minute, time.Millisecond, "the one that is read ahead, too")
 		})
 	}
 	t.Run("before the schema", func(t *testing.T) {

@@ -63,6 +63,7 @@
 //   - A schema that is refused, a handler that is released early, and a task that cannot be extracted are errors.
 //     arrow-go ends the process, leaves the channel open, and drops the batch.
 //   - Errors have an errno of their own; see [ExportAsyncRecordBatchStream]. That of arrow-go is always EINVAL.
+//   - A handler that lacks a callback is refused.
 //   - A producer takes one message from its channel before it is requested.
 //
 // Reference counts:
