@@ -8,7 +8,7 @@ TEST = $(GO) test -timeout 30m -vet=off -ldflags=-w -parallel 4
 # Those whose tests take longest are first, so that others run beside them.
 CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
-SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-distributed test-sql
+SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-distributed test-sql test-programs
 
 .PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
@@ -43,6 +43,8 @@ test-distributed:
 	examples/distributed/run.sh --test
 test-sql:
 	examples/sql/run.sh --test
+test-programs:
+	integration/programs/run.sh
 
 check: ## what must pass before a change lands
 	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang

@@ -34,7 +34,10 @@ func librariesOf(page string) (rows [][]string) {
 }
 
 // distributions are the packages of libraries whose package has another name.
-var distributions = map[string]string{"Arrow C++": "pyarrow", "arrow-go": "github.com/apache/arrow-go/v18"}
+var distributions = map[string]string{
+	"Arrow C++": "pyarrow", "arrow-go": "github.com/apache/arrow-go/v18",
+	"duckdb-go": "github.com/duckdb/duckdb-go/v2", "ADBC": "github.com/apache/arrow-adbc/go/adbc",
+}
 
 // withVersion matches the first cell of a row: a library and its version.
 var withVersion = regexp.MustCompile(`^(.*) (v?\d\S*)$`)
@@ -59,13 +62,13 @@ func untested(rows [][]string, pins map[string]bool) (problems []string) {
 	return problems
 }
 
-// pinned returns the packages that go.mod, the requirements and the scripts of the Python suites name, with versions.
+// pinned returns the packages that the go.mods, the requirements and the scripts of the Python suites name, with versions.
 func pinned(t *testing.T) map[string]bool {
 	pins := map[string]bool{}
 	pin := regexp.MustCompile(`(?m)^\s*([\w./-]+)(?:==|=| )(v?\d[\w.]*)`)
 	files, err := filepath.Glob("../integration/*/requirements*.txt")
 	require.NoError(t, err)
-	for _, file := range append(files, "../integration/cuda/nanoarrow.sh", "../go.mod") {
+	for _, file := range append(files, "../integration/cuda/nanoarrow.sh", "../go.mod", "../integration/programs/go.mod") {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, m := range pin.FindAllStringSubmatch(string(content), -1) {
