@@ -124,12 +124,14 @@ func asyncError(err error) error {
 //
 // It takes ownership of *handler, even if it returns an error.
 func ExportAsyncRecordBatchStream(schema *arrow.Schema, stream <-chan RecordMessage, handler *CArrowAsyncDeviceStreamHandler) error {
-	r, err := readerOf(schema, stream)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // ends a wait for a message that nobody has requested
+	r, err := readerOf(ctx, schema, stream)
 	if err != nil {
 		return fmt.Errorf("cdata: ExportAsyncRecordBatchStream: %w", err)
 	}
+	defer r.Release()
 	export, err := cdevice.ExportAsync(context.Background(), r, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(handler)))
-	r.Release() // now: the end of the stream interrupts a wait for a message only if nothing else holds the reader
 	if err != nil {
 		return fmt.Errorf("cdata: ExportAsyncRecordBatchStream: %w", err)
 	}
@@ -147,12 +149,12 @@ func ExportAsyncRecordBatchStream(schema *arrow.Schema, stream <-chan RecordMess
 	return err
 }
 
-func readerOf(schema *arrow.Schema, stream <-chan RecordMessage) (*cdevice.RecordReader, error) {
+func readerOf(ctx context.Context, schema *arrow.Schema, stream <-chan RecordMessage) (*cdevice.RecordReader, error) {
 	if schema == nil {
 		err := fmt.Errorf("%w: ExportAsyncRecordBatchStream: schema = nil: must have non-nil schema", arrow.ErrInvalid)
 		return cdevice.NewFailedRecordReader(device.CPU, &messageError{err})
 	}
-	return cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(ctx, schema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 		select {
 		case message, ok := <-stream:
 			if !ok {
