@@ -62,7 +62,8 @@ func exportArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema) err
 //
 // The stream holds a reference to reader until the consumer releases it; the caller keeps its own, and
 // releases it. Only the stream may read from reader. A reader that has failed before its schema is known, and
-// one whose memory C cannot express, is a stream with that error.
+// one whose memory C cannot express, is a stream with that error. One of array.ReaderFromIter runs on a goroutine of its
+// own; Go ends the process if another reader uses iter.Pull and C reads or releases the stream on another thread.
 //
 // *out need not be zero. It panics if an argument is nil.
 func ExportRecordReader(reader array.RecordReader, out *CArrowArrayStream) {
