@@ -30,9 +30,10 @@ type side struct {
 }
 
 type peer struct {
-	name  string
-	do    func(n int)
-	close func() // may be nil
+	name    string
+	do      func(n int)
+	prepare func(n int) // as that of a side
+	close   func()      // may be nil
 }
 
 func (p peer) end() {
@@ -67,7 +68,7 @@ func (m meter) measure(op operation, s shape) []Result {
 	op.ours.least = op.least
 	sides := []side{op.ours}
 	for _, p := range op.peers {
-		sides = append(sides, side{do: p.do, least: op.least})
+		sides = append(sides, side{do: p.do, prepare: p.prepare, least: op.least})
 	}
 	times := m.sideBySide(sides)
 	ours := Result{
@@ -82,6 +83,7 @@ func (m meter) measure(op operation, s shape) []Result {
 		r := ours
 		r.Peer, r.PeerNS, r.PeerCPU = p.name, median(times[i+1].elapsed), median(times[i+1].cpu)
 		r.Ratio, r.peerTurns = median(divided(times[i+1].elapsed, times[0].elapsed)), times[i+1]
+		r.CPURatio = median(divided(times[i+1].cpu, times[0].cpu))
 		out = append(out, r)
 	}
 	return out

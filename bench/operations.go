@@ -39,7 +39,7 @@ type measurement struct {
 }
 
 // kinds are all measurements, by files.
-var kinds = []func(subject) []measurement{batchOperations, schemaOperations, streamOperations, asyncOperations, goroutineOperations}
+var kinds = []func(subject) []measurement{batchOperations, schemaOperations, streamOperations, asyncOperations, goroutineOperations, dropInOperations}
 
 const (
 	exportRelease     = "export+release"

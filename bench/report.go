@@ -21,7 +21,8 @@ type Result struct {
 	Peer      string  `json:"peer,omitempty"`
 	PeerNS    float64 `json:"peer_ns,omitempty"`
 	PeerCPU   float64 `json:"peer_cpu_ns,omitempty"`
-	Ratio     float64 `json:"ratio,omitempty"` // peer_ns / ns: above 1, ours is faster
+	Ratio     float64 `json:"ratio,omitempty"`     // peer_ns / ns: above 1, ours is faster
+	CPURatio  float64 `json:"cpu_ratio,omitempty"` // peer_cpu_ns / cpu_ns
 
 	turns, peerTurns turns
 }
@@ -86,7 +87,7 @@ func (r Result) isBeside(other Result) bool {
 
 // rounded returns the row with four digits of each figure: more change with every run.
 func (r Result) rounded() Result {
-	for _, v := range []*float64{&r.NS, &r.CPU, &r.Allocs, &r.PeerNS, &r.PeerCPU, &r.Ratio} {
+	for _, v := range []*float64{&r.NS, &r.CPU, &r.Allocs, &r.PeerNS, &r.PeerCPU, &r.Ratio, &r.CPURatio} {
 		*v = must(strconv.ParseFloat(strconv.FormatFloat(*v, 'g', 4, 64), 64))
 	}
 	return r

@@ -51,20 +51,30 @@ type shape struct {
 	columns int
 	rec     arrow.RecordBatch
 	batch   *cdevice.RecordBatch // the same, wrapped
+	sub     subject
 }
 
 func newShape(sub subject) shape {
+	rec := sub.newBatch(nil)
+	return shape{sub.name, sub.columns, rec, must(cdevice.WrapRecordBatch(rec, device.CPUDevice())), sub}
+}
+
+// newBatch returns a batch of the shape, with a schema of the shape or a new one.
+func (sub subject) newBatch(schema *arrow.Schema) arrow.RecordBatch {
 	fields := make([]arrow.Field, sub.columns)
 	arrays := make([]arrow.Array, sub.columns)
 	for i := range arrays {
 		arrays[i] = sub.build(sub.mem)
 		fields[i] = arrow.Field{Name: fmt.Sprintf("c%d", i), Type: arrays[i].DataType(), Nullable: true}
 	}
-	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, rows)
+	if schema == nil {
+		schema = arrow.NewSchema(fields, nil)
+	}
+	rec := array.NewRecordBatch(schema, arrays, rows)
 	for _, a := range arrays {
 		a.Release()
 	}
-	return shape{name: sub.name, columns: sub.columns, rec: rec, batch: must(cdevice.WrapRecordBatch(rec, device.CPUDevice()))}
+	return rec
 }
 
 func (s shape) release() {

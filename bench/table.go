@@ -12,10 +12,10 @@ func printTable(out io.Writer, results []Result) {
 		return
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tCPU ns\tallocs\tpeer\tpeer ns\tCPU ns\tratio\t")
+	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tCPU ns\tallocs\tpeer\tpeer ns\tCPU ns\tratio\tof CPU\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%.2f\t\n",
-			r.Operation, r.Shape, r.Columns, r.NS, r.CPU, r.Allocs, r.Peer, r.PeerNS, r.PeerCPU, r.Ratio)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t\n",
+			r.Operation, r.Shape, r.Columns, r.NS, r.CPU, r.Allocs, r.Peer, r.PeerNS, r.PeerCPU, r.Ratio, r.CPURatio)
 	}
 	w.Flush()
 }
