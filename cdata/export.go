@@ -4,13 +4,16 @@ package cdata
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 )
 
 // ExportArrowSchema fills *out with a schema: a struct whose children are the fields. Its memory is C's, and
@@ -34,12 +37,37 @@ func ExportArrowRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *C
 }
 
 func exportRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) error {
+	if exportOnce(rb, out, outSchema) {
+		return nil
+	}
 	batch, err := cdevice.WrapRecordBatch(rb, device.CPUDevice())
 	if err != nil {
 		return err
 	}
 	defer batch.Release()
 	return cdevice.ExportRecordBatch(batch, out, outSchema)
+}
+
+// exportOnce does what exportRecordBatch does, in a third of the time, for all but unusual batches. It reports
+// whether it did.
+func exportOnce(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) bool {
+	if argument.IsNil(rb) || out == nil {
+		return false
+	}
+	to := (*abi.ArrowArray)(unsafe.Pointer(out))
+	if outSchema == nil {
+		return cstruct.ExportOnce(rb, nil, to)
+	}
+	var schema CArrowSchema
+	if cdevice.ExportSchema(rb.Schema(), &schema) != nil {
+		return false
+	}
+	if !cstruct.ExportOnce(rb, nil, to) {
+		cdevice.ReleaseStruct(&schema)
+		return false
+	}
+	*outSchema = schema
+	return true
 }
 
 // ExportArrowArray fills *out, and *outSchema unless it is nil, with an array; see [ExportArrowRecordBatch].

@@ -202,7 +202,7 @@ func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Ar
 			b.owner.Release()
 		}
 	}()
-	if accepted = b.source.Accept(columns, rows); !accepted {
+	if accepted = b.source.Accept(columns, rows, b.owner.Pinner()); !accepted {
 		return nil
 	}
 	b.own.SetSource(len(columns), &b.source)

@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
-	"cdata":               {"cdevice", "device", "internal/argument", "internal/live"},
+	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/live"},
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {

@@ -15,6 +15,11 @@ struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind) {
   return block;
 }
 
+void cdevice_v0_tree_free(uint64_t* block) {
+  free(block);
+  cdevice_v0_count(CDEVICE_V0_TREES, -1);
+}
+
 /* Ends a block whose structs are all released. */
 static void end(struct cdevice_v0_block* block) {
   if (block->exports != NULL) {

@@ -6,6 +6,8 @@ package bridge
 // #cgo noescape cdevice_v0_block_new
 // #cgo nocallback cdevice_v0_block_new
 // #cgo nocallback cdevice_v0_counted
+// #cgo noescape cdevice_v0_tree_free
+// #cgo nocallback cdevice_v0_tree_free
 // #include "bridge.h"
 // #include "counts.h"
 import "C"
@@ -66,6 +68,9 @@ func NewTree(size uintptr) *Block { return newBlock(size, C.CDEVICE_V0_TREES) }
 // Own sets the value that the last release of a struct in a block of NewTree releases. It is called
 // once.
 func (b *Block) Own(v handle.Releaser) { b.Handle = handle.NewNear(uint32(b.Handle), v) }
+
+// Drop frees a block of NewTree whose structs no consumer has, and that keeps no value alive.
+func (b *Block) Drop() { C.cdevice_v0_tree_free((*C.uint64_t)(unsafe.Pointer(b))) }
 
 // Attach sets the value that the last release of a struct in a block of NewBlock releases. Trees
 // does not count the block. It is called at most once.

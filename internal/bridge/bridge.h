@@ -29,6 +29,9 @@ struct cdevice_v0_block {
  * handle is set to a small number, of the thread, until the caller sets it. */
 struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind);
 
+/* Frees a block of CDEVICE_V0_TREES, whose handle is the caller's. */
+void cdevice_v0_tree_free(uint64_t* block);
+
 /* Go: ends the handle. */
 void cdevice_v0_go_release(uint64_t handle);
 

@@ -11,8 +11,8 @@ import (
 
 // releaseInGo releases *a as cdevice_v0_release_array does, without a call into C for each release, if
 // that is the struct's callback, and reports whether it did. It does so for the spare blocks of
-// exports only, since other blocks are C's to free, and not for the first tree of exports, which C
-// counted, unless their Go side is gone.
+// exports, but not for the first tree of exports, which C counted, unless their Go side is gone. Of the other blocks,
+// it does so for those of NewTree, which C frees, without the way back into Go.
 //
 // Other structs of the tree may be released in C at the same time: both sides change the same words
 // by atomic operations, in the same order.
@@ -22,7 +22,17 @@ func releaseInGo(a *abi.ArrowArray) bool {
 	}
 	block := abi.At[Block](a.PrivateData)
 	e := abi.At[Exports](block.exports)
-	if e == nil || e.block() != block || e.spare.Load()&(listed|closed) == 0 {
+	switch {
+	case e == nil:
+		if block.Handle == 0 || block.Handle&uncounted != 0 {
+			return false
+		}
+		ordered()
+		if block.drop(block.mark(a)) {
+			block.endTree()
+		}
+		return true
+	case e.block() != block || e.spare.Load()&(listed|closed) == 0:
 		return false
 	}
 	ordered()
@@ -30,6 +40,12 @@ func releaseInGo(a *abi.ArrowArray) bool {
 		e.giveBack()
 	}
 	return true
+}
+
+// endTree ends a block of NewTree whose structs are all released. It counts until the value has ended.
+func (b *Block) endTree() {
+	defer b.Drop()
+	contain(func() { end(b.Handle) })
 }
 
 // mark marks the tree below a released and returns how many structs of the block that were. A struct

@@ -73,6 +73,32 @@ func TestReleaseInGoCallsNoC(t *testing.T) {
 	assert.Equal(t, before, countsNow())
 }
 
+// A tree that was not made of exports is released by Go code with one call into C, which frees it, and none back.
+func TestReleaseInGoOfATree(t *testing.T) {
+	before := countsNow()
+	CountCallbacks()
+	callbacks, during := Callbacks(), int64(0)
+	a := oneArray(owner{func() { during = Trees() }})
+	CallArrayRelease(a)
+	assert.Zero(t, a.Release)
+	assert.EqualValues(t, before.trees+1, during, "counted until the value is released")
+	assert.Equal(t, before, countsNow())
+	a = oneArray(owner{func() {}})
+	assert.EqualValues(t, 1, callsIntoC(func() { CallArrayRelease(a) }))
+	assert.Equal(t, callbacks, Callbacks())
+
+	block := NewTree(BlockSize)
+	block.Live = 2
+	var ended int
+	block.Own(owner{func() { ended++ }})
+	own := uintptr(unsafe.Pointer(block))
+	CallArrayRelease(&abi.ArrowArray{Release: ReleaseArray, PrivateData: own})
+	assert.Zero(t, ended, "a struct was moved out")
+	callArrayRelease(&abi.ArrowArray{Release: ReleaseArray, PrivateData: own})
+	assert.Equal(t, 1, ended)
+	assert.Equal(t, before, countsNow())
+}
+
 // Structs that were moved out of a tree keep the block, whichever side releases which of them.
 func TestMovedStructsAreReleasedOnEitherSide(t *testing.T) {
 	before := countsNow()

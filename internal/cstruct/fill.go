@@ -23,7 +23,7 @@ type Tree struct {
 
 func (t *Tree) fill(kind string, out *abi.ArrowArray) error {
 	if t.Wrapped != nil {
-		return t.Wrapped.fill(kind, t.Root.Length, t.Mem, out)
+		return t.Wrapped.export(kind, t.Root.Length, t.Mem, out)
 	}
 	return exportTree(kind, &t.Root, t.Mem, out)
 }

@@ -1,7 +1,6 @@
 package cstruct
 
 import (
-	"runtime"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -25,23 +24,25 @@ type Wrapped struct {
 }
 
 // Accept sets Data, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
-// WrapRecordBatch accepts, with so many rows. It pins their memory to Mem. If it returns
+// WrapRecordBatch accepts, with so many rows. It pins their memory. If it returns
 // false, DataParser finds an error, or what is unusual.
-func (w *Wrapped) Accept(columns []arrow.Array, rows int64) bool {
-	if !w.Plan.Simple || len(columns) != len(w.Plan.Flat) {
+func (w *Wrapped) Accept(columns []arrow.Array, rows int64, pins *tree.Pins) bool {
+	if !fits(w.Plan, columns) {
 		return false
 	}
 	w.Data = make([]*array.Data, len(columns))
-	p := acceptor{plan: w.Plan, pins: w.Mem.Pinner()}
+	p := acceptor{plan: w.Plan, pins: pins}
 	for i, col := range columns {
-		a := &w.Plan.Arrays[i]
-		data := dataOf(col.Data())
-		w.Data[i] = data
-		if data == nil || int64(data.Len()) != rows || !layout.Identical(col.DataType(), a.Type) || !p.accepts(a, data) {
+		if w.Data[i] = p.column(i, col, rows); w.Data[i] == nil {
 			return false
 		}
 	}
 	return true
+}
+
+// fits reports whether a plan can be that of the columns, and is one of a Wrapped.
+func fits(plan *layout.Plan, columns []arrow.Array) bool {
+	return plan.Simple && len(columns) == len(plan.Flat)
 }
 
 // MakeNodes makes the nodes of the columns, which Accept has checked. It panics for data that was changed since, which
@@ -74,10 +75,20 @@ func dataOf(data arrow.ArrayData) *array.Data {
 // acceptor checks data against a plan.
 type acceptor struct {
 	plan *layout.Plan
-	pins *runtime.Pinner
+	pins *tree.Pins
 	// The memory of the object that was pinned last, as far as it is known: buffers are often slices
 	// of one object, which need only one pin.
 	low, high uintptr
+}
+
+// column returns the data of column i, if it is accepted, or nil.
+func (p *acceptor) column(i int, col arrow.Array, rows int64) *array.Data {
+	a := &p.plan.Arrays[i]
+	data := dataOf(col.Data())
+	if data == nil || int64(data.Len()) != rows || !layout.Identical(col.DataType(), a.Type) || !p.accepts(a, data) {
+		return nil
+	}
+	return data
 }
 
 // maxElements keeps sums and products of counts within int64. More elements are looked at closer.
@@ -152,40 +163,58 @@ func (p *acceptor) pin(b *memory.Buffer) {
 	p.low, p.high = at, at+uintptr(cap(b.Buf()))
 }
 
-// fill makes the C structs of a record batch of the columns, and fills *out. The block has, after its
-// head, the structs of the plan's arrays, in its order, the arrays of pointers to children, and the
-// arrays of buffers.
-func (w *Wrapped) fill(kind string, rows int64, mem *tree.Owner, out *abi.ArrowArray) error {
-	structs, pointers := uintptr(len(w.Plan.Arrays))*sizeofArray, uintptr(w.Plan.Pointers)*sizeofPointer
-	block := newBlock(kind, mem, bridge.BlockSize+structs+pointers+uintptr(w.Plan.Buffers)*sizeofPointer)
+// export makes the C structs of a record batch of the columns, and fills *out.
+func (w *Wrapped) export(kind string, rows int64, mem *tree.Owner, out *abi.ArrowArray) error {
+	block := newBlock(kind, mem, blockSize(w.Plan))
 	if block == nil {
 		return ErrNoMemory
 	}
-	block.Live = int64(len(w.Plan.Arrays)) + 1
-	start := uintptr(unsafe.Pointer(block))
 	// In place: a copy of what was written a moment before stalls the processor.
 	var f dataFiller
-	f.plan, f.filled, f.block = w.Plan, block.Filled(unsafe.Pointer(w)), start
-	f.structs = start + bridge.BlockSize
-	f.pointers = f.structs + structs
-	f.buffers = f.pointers + pointers
-	out.Length, out.NullCount, out.Offset = rows, 0, 0
-	out.NBuffers, out.Buffers = 1, uintptr(unsafe.Pointer(&block.NoBuffer))
-	out.NChildren, out.Children, out.Dictionary = int64(len(w.Data)), f.children(0, len(w.Data)), 0
-	out.Release, out.PrivateData = bridge.ReleaseArray, start
-	block.NoBuffer = 0
+	f.start(w.Plan, block, block.Filled(unsafe.Pointer(w)))
+	f.root(rows, f.children(0, len(w.Data)), out)
 	for i, data := range w.Data {
 		f.fill(i, data)
 	}
 	return nil
 }
 
-// dataFiller fills C structs from array data; pointers and buffers are the next free ones of the
-// block, structs is the first.
+// sizes returns the sizes of the structs of the plan's arrays, and of the arrays of pointers to children.
+func sizes(plan *layout.Plan) (structs, pointers uintptr) {
+	return uintptr(len(plan.Arrays)) * sizeofArray, uintptr(plan.Pointers) * sizeofPointer
+}
+
+// blockSize returns the size of the block of an export.
+func blockSize(plan *layout.Plan) uintptr {
+	structs, pointers := sizes(plan)
+	return bridge.BlockSize + structs + pointers + uintptr(plan.Buffers)*sizeofPointer
+}
+
+// dataFiller fills C structs from array data. The block has, after its head, the structs of the plan's arrays, in its
+// order, the arrays of pointers to children, and the arrays of buffers; pointers and buffers are the next free ones,
+// structs is the first.
 type dataFiller struct {
 	plan                              *layout.Plan
 	filled                            bool // the arrays of buffers are those of an export before
 	block, structs, pointers, buffers uintptr
+}
+
+// start makes f, which is zero, fill a block. filled is true if its arrays of buffers are those of an export before.
+func (f *dataFiller) start(plan *layout.Plan, block *bridge.Block, filled bool) {
+	structs, pointers := sizes(plan)
+	f.plan, f.filled, f.block = plan, filled, uintptr(unsafe.Pointer(block))
+	f.structs = f.block + bridge.BlockSize
+	f.pointers = f.structs + structs
+	f.buffers = f.pointers + pointers
+	block.Live, block.NoBuffer = int64(len(plan.Arrays))+1, 0
+}
+
+// root fills the struct of the record batch, whose pointers to children children has filled.
+func (f *dataFiller) root(rows int64, pointers uintptr, out *abi.ArrowArray) {
+	out.Length, out.NullCount, out.Offset = rows, 0, 0
+	out.NBuffers, out.Buffers = 1, f.block+unsafe.Offsetof(bridge.Block{}.NoBuffer)
+	out.NChildren, out.Children, out.Dictionary = int64(len(f.plan.Flat)), pointers, 0
+	out.Release, out.PrivateData = bridge.ReleaseArray, f.block
 }
 
 // children fills the next array of pointers with the structs of count arrays of the plan, and returns

@@ -44,6 +44,21 @@ type column struct {
 func (c column) Data() arrow.ArrayData    { return c.data }
 func (c column) DataType() arrow.DataType { return c.dt }
 
+// record is a record batch of columns.
+type record struct {
+	arrow.RecordBatch
+	schema  *arrow.Schema
+	columns []arrow.Array
+	rows    int64
+	refs    int
+}
+
+func (r *record) Schema() *arrow.Schema  { return r.schema }
+func (r *record) Columns() []arrow.Array { return r.columns }
+func (r *record) NumRows() int64         { return r.rows }
+func (r *record) Retain()                { r.refs++ }
+func (r *record) Release()               { r.refs-- }
+
 // compareData makes the data of a column, perhaps wrong, and exports it on both ways. It returns its type, and whether
 // Accept accepts it.
 func compareData(t *testing.T, c choices) (name string, accepted bool) {
@@ -65,10 +80,19 @@ func compareData(t *testing.T, c choices) (name string, accepted bool) {
 	if m.change() {
 		a.dt = arrow.FixedWidthTypes.Boolean
 	}
-	assert.False(t, w.Accept([]arrow.Array{a, a}, rows), "two columns for one field")
-	if !w.Accept([]arrow.Array{a}, rows) {
+	assert.False(t, w.Accept([]arrow.Array{a, a}, rows, mem.Pinner()), "two columns for one field")
+	var once abi.ArrowArray
+	rec := &record{schema: arrow.NewSchema([]arrow.Field{{Name: "a", Type: dt}}, nil), columns: []arrow.Array{a}, rows: rows}
+	trees := bridge.Trees()
+	exported := ExportOnce(rec, nil, &once)
+	if !w.Accept([]arrow.Array{a}, rows, mem.Pinner()) {
+		assert.False(t, exported)
+		assert.Zero(t, rec.refs)
+		assert.Equal(t, abi.ArrowArray{}, once)
+		assert.Equal(t, trees, bridge.Trees())
 		return dt.String(), false
 	}
+	assert.True(t, exported)
 	assert.True(t, layout.Identical(a.dt, dt), "Accept accepts a column of another type")
 	assert.True(t, counted(data), "Accept accepts data whose nulls are not counted")
 	var p DataParser
@@ -87,6 +111,10 @@ func compareData(t *testing.T, c choices) (name string, accepted bool) {
 	require.NoError(t, Export("test", &Tree{Mem: mem, Root: root, Wrapped: w}, &fast, nil, nil))
 	require.NoError(t, Export("test", &Tree{Mem: mem, Root: root}, &slow, nil, nil))
 	assert.True(t, sameStructs(&fast, &slow), "Accept makes another struct of %v than DataParser", data)
+	assert.True(t, sameStructs(&once, &slow), "ExportOnce makes another struct of %v than DataParser", data)
+	assert.Equal(t, 1, rec.refs)
+	bridge.CallArrayRelease(&once)
+	assert.Zero(t, rec.refs)
 	bridge.CallArrayRelease(&fast)
 	bridge.CallArrayRelease(&slow)
 	return dt.String(), true

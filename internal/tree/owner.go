@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,8 +34,8 @@ type Owner struct {
 	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array, or a copy's deviceMemory
 	// Home is the device of the memory of wrapped arrays and of copies; nil for plain CPU memory.
 	Home  device.Device
-	Block *Block         // describes the memory of a copy; nil otherwise
-	pins  runtime.Pinner // Go memory whose addresses exported structs hold
+	Block *Block // describes the memory of a copy; nil otherwise
+	pins  *Pins  // pins Go memory whose addresses exported structs hold; nil while there is none
 	// rooted keeps an owner with pins reachable until its last Release. The runtime ends the
 	// process when it collects a Pinner that still pins. A missing release must be a leak, not a
 	// crash.
@@ -104,9 +103,9 @@ func (m *Owner) Own(v handle.Releaser) {
 
 // Pinner returns what pins Go objects until the last Release, for code that makes the owner, and pins
 // many.
-func (m *Owner) Pinner() *runtime.Pinner {
+func (m *Owner) Pinner() *Pins {
 	m.root()
-	return &m.pins
+	return m.pins
 }
 
 // PinMore is Pin for a caller that holds a reference: others may do so at the same time.
@@ -119,12 +118,13 @@ func (m *Owner) PinMore(pointer any) {
 // Pin pins one Go object until the last Release. An address of C memory is allowed and costs almost
 // nothing. Only code that makes the owner calls it.
 func (m *Owner) Pin(pointer any) {
-	m.pins.Pin(pointer)
 	m.root()
+	m.pins.Pin(pointer)
 }
 
 func (m *Owner) root() {
 	if m.rooted == 0 {
+		m.pins = unused.Get().(*Pins)
 		m.rooted = handle.New((*exportedOwner)(m))
 		RootedLive.Add(1)
 	}
@@ -304,6 +304,8 @@ func (m *Owner) endAll() {
 func (m *Owner) unpin() {
 	if m.rooted != 0 {
 		m.pins.Unpin()
+		unused.Put(m.pins)
+		m.pins = nil
 		handle.Take(m.rooted) // nothing, if the exports had it
 		RootedLive.Add(-1)
 	}

@@ -1,0 +1,111 @@
+package cstruct
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// numbers is a record batch of so many columns in memory of the Go heap.
+func numbers(columns int) *record {
+	b := array.NewInt64Builder(memory.NewGoAllocator())
+	defer b.Release()
+	r := new(record)
+	fields := make([]arrow.Field, columns)
+	for i := range fields {
+		fields[i] = arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int64}
+		b.AppendValues([]int64{int64(i), 2, 3}, nil)
+		r.columns = append(r.columns, b.NewArray())
+	}
+	r.schema, r.rows = arrow.NewSchema(fields, nil), 3
+	return r
+}
+
+// What an export has pinned stays pinned until its release, also if others that use the same objects end before.
+func TestExportsOnceKeepTheirMemory(t *testing.T) {
+	before := tree.RootedLive.Load()
+	for _, columns := range []int{1, 5, 6, 30} {
+		recs := []*record{numbers(columns), numbers(columns), numbers(columns)}
+		all := make([]abi.ArrowArray, len(recs))
+		for range 3 {
+			for i, rec := range recs {
+				assert.True(t, ExportOnce(rec, nil, &all[i]))
+			}
+			assert.EqualValues(t, before+3, tree.RootedLive.Load())
+			runtime.GC() // which ends the process if it finds a Pinner that pins
+			for i := range all {
+				for k, child := range abi.Slice[uintptr](all[i].Children, columns) {
+					values := abi.Slice[uintptr](abi.At[abi.ArrowArray](child).Buffers, 2)[1]
+					assert.EqualValues(t, k, *abi.At[int64](values))
+				}
+				assert.Equal(t, 1, recs[i].refs)
+				bridge.CallArrayRelease(&all[i])
+				assert.Zero(t, recs[i].refs)
+			}
+			assert.Equal(t, before, tree.RootedLive.Load())
+			runtime.GC()
+		}
+	}
+}
+
+// unusual is a record batch whose methods panic.
+type unusual struct {
+	*record
+	in string
+}
+
+func (u unusual) Columns() []arrow.Array {
+	if u.in == "Columns" {
+		panic("of another implementation")
+	}
+	return u.record.Columns()
+}
+
+func (u unusual) Retain() {
+	if u.in == "Retain" {
+		panic("of another implementation")
+	}
+	u.record.Retain()
+}
+
+// What is not exported leaves nothing behind, and the struct as it was.
+func TestExportOnceRefuses(t *testing.T) {
+	trees, pinned := bridge.Trees(), tree.RootedLive.Load()
+	rec := numbers(2)
+	refused := func(name string, rec arrow.RecordBatch, of *arrow.Schema) {
+		t.Helper()
+		var out abi.ArrowArray
+		assert.False(t, ExportOnce(rec, of, &out), name)
+		assert.Equal(t, abi.ArrowArray{}, out, name)
+		assert.Equal(t, trees, bridge.Trees(), name)
+		assert.Equal(t, pinned, tree.RootedLive.Load(), name)
+	}
+	refused("no record batch", nil, nil)
+	refused("a nil record batch", (*record)(nil), nil)
+	refused("another schema", rec, numbers(2).schema)
+	refused("no schema", &record{columns: rec.columns, rows: 3}, nil)
+	refused("no columns", &record{schema: rec.schema, rows: 3}, nil)
+	refused("a column less", &record{schema: rec.schema, columns: rec.columns[:1], rows: 3}, nil)
+	refused("other rows", &record{schema: rec.schema, columns: rec.columns, rows: 2}, nil)
+	refused("a nil column", &record{schema: rec.schema, columns: []arrow.Array{rec.columns[0], nil}, rows: 3}, nil)
+	refused("a panic", unusual{rec, "Columns"}, nil)
+	refused("a panic in Retain", unusual{rec, "Retain"}, nil)
+	func() {
+		defer bridge.LimitBlocks(0)()
+		refused("no memory", rec, nil)
+	}()
+	func() {
+		defer live.Trace(live.Trace(true))
+		refused("while objects are listed", rec, nil)
+	}()
+	assert.Zero(t, rec.refs)
+}
