@@ -20,6 +20,8 @@ void cdevice_v0_tree_free(uint64_t* block) {
   cdevice_v0_count(CDEVICE_V0_TREES, -1);
 }
 
+void cdevice_v0_block_free(uint64_t* block) { free(block); }
+
 /* Ends a block whose structs are all released. */
 static void end(struct cdevice_v0_block* block) {
   if (block->exports != NULL) {
@@ -27,11 +29,11 @@ static void end(struct cdevice_v0_block* block) {
     return;
   }
   uint64_t handle = block->handle;
-  free(block);
+  if (!(handle & CDEVICE_V0_KEPT)) free(block);
   int counted = handle != 0 && !(handle & CDEVICE_V0_UNCOUNTED);
   if (!counted) cdevice_v0_count(CDEVICE_V0_OTHERS, -1);
   if (handle == 0 || cdevice_v0_forked()) return; /* what it names is a copy that ends with the process */
-  cdevice_v0_go_release(handle & ~CDEVICE_V0_UNCOUNTED);
+  cdevice_v0_go_release(handle & ~(CDEVICE_V0_UNCOUNTED | CDEVICE_V0_KEPT)); /* which may use a kept block again */
   if (counted) cdevice_v0_count(CDEVICE_V0_TREES, -1); /* last: until here the release callback of a producer may run */
 }
 

@@ -90,8 +90,10 @@ func newBlock(size uintptr, kind C.int) *Block {
 // them.
 func Blocks() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_OTHERS)) + Trees() }
 
-// Trees returns the number of trees whose release is not complete: of blocks of NewTree and Exports.
-func Trees() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_TREES)) + timesTaken() }
+// Trees returns the number of trees whose release is not complete: of blocks of NewTree, Kept and Exports.
+func Trees() int64 {
+	return int64(C.cdevice_v0_counted(C.CDEVICE_V0_TREES)) + timesTaken() + timesAgain()
+}
 
 // C addresses that exported structs hold.
 var (

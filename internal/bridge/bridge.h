@@ -23,6 +23,8 @@ struct cdevice_v0_block {
 
 /* A bit of handle, which no word has: the block is none of the trees that are counted. */
 #define CDEVICE_V0_UNCOUNTED (1ULL << 63)
+/* Another one: the block is not freed with its last struct. Go has it. */
+#define CDEVICE_V0_KEPT (1ULL << 61)
 
 /* Allocates a block of size bytes, header included, or returns NULL. kind is the count that it
  * belongs to: CDEVICE_V0_TREES of structs with a handle, CDEVICE_V0_OTHERS of structs without one.
@@ -31,6 +33,9 @@ struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind);
 
 /* Frees a block of CDEVICE_V0_TREES, whose handle is the caller's. */
 void cdevice_v0_tree_free(uint64_t* block);
+
+/* Frees a block that Go has. */
+void cdevice_v0_block_free(uint64_t* block);
 
 /* Go: ends the handle. */
 void cdevice_v0_go_release(uint64_t handle);

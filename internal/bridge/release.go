@@ -44,8 +44,13 @@ func releaseInGo(a *abi.ArrowArray) bool {
 
 // endTree ends a block of NewTree whose structs are all released. It counts until the value has ended.
 func (b *Block) endTree() {
-	defer b.Drop()
-	contain(func() { end(b.Handle) })
+	word := b.Handle
+	if word&kept == 0 {
+		defer b.Drop()
+	} else {
+		defer countAgain(b, -1)
+	}
+	contain(func() { end(word &^ kept) })
 }
 
 // mark marks the tree below a released and returns how many structs of the block that were. A struct

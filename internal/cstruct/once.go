@@ -15,8 +15,9 @@ import (
 // once keeps a record batch alive that is exported once: what a batch and an owner do otherwise, without references that
 // are counted. Those that ended are kept for later exports, since a new one costs as much as the rest of an export.
 type once struct {
-	pins tree.Pins
-	rec  arrow.RecordBatch
+	pins   tree.Pins
+	rec    arrow.RecordBatch
+	memory bridge.Kept
 }
 
 var onces = sync.Pool{New: func() any { return new(once) }}
@@ -36,7 +37,7 @@ func ExportOnce(rec arrow.RecordBatch, of *arrow.Schema, out *abi.ArrowArray) (d
 		}
 		_ = recover() // of code of another implementation
 		if block != nil {
-			block.Drop()
+			o.memory.Drop(block)
 		}
 		o.reset()
 	}()
@@ -48,7 +49,7 @@ func ExportOnce(rec arrow.RecordBatch, of *arrow.Schema, out *abi.ArrowArray) (d
 	if err != nil || !fits(plan, columns) {
 		return false
 	}
-	if block = bridge.NewTree(blockSize(plan)); block == nil {
+	if block = o.memory.Take(blockSize(plan)); block == nil {
 		return false
 	}
 	p := acceptor{plan: plan, pins: &o.pins}
@@ -64,7 +65,7 @@ func ExportOnce(rec arrow.RecordBatch, of *arrow.Schema, out *abi.ArrowArray) (d
 	}
 	rec.Retain()
 	o.rec = rec
-	block.Own(o)
+	o.memory.Own(block, o)
 	f.root(rows, pointers, out)
 	tree.RootedLive.Add(1)
 	return true

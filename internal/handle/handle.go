@@ -27,7 +27,7 @@ type Word uint64
 // bits of an index are the slot's position in its shard, the low bits the number of the shard.
 const (
 	mark        = 1 << 62
-	generations = 1 << 30
+	generations = 1 << 29 // bits 61 and 63 are the callers'
 
 	shards = 64
 	// apart is how many bytes two shards must not share: processors fetch cache lines in pairs.

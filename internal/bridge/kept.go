@@ -1,0 +1,96 @@
+package bridge
+
+// #cgo noescape cdevice_v0_block_free
+// #cgo nocallback cdevice_v0_block_free
+// #include "bridge.h"
+import "C"
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// Kept is the memory of one tree after the other. The zero value has none. The tree is of a value that ends with it, so
+// that the release of the last struct calls Go, which keeps the block. Kept is a part of an object of the Go heap, with
+// which the memory ends.
+type Kept struct {
+	block  *Block
+	size   uintptr
+	near   uint32
+	freeAt runtime.Cleanup
+}
+
+// keptMost is the size of the largest block that is kept.
+const keptMost = 64 << 10
+
+// Take returns a block as NewTree does. Own or Drop ends the use of it by the caller, whom no tree is left of.
+func (k *Kept) Take(size uintptr) *Block {
+	switch {
+	case size > keptMost || asan: // which is to find accesses after the release
+		return NewTree(size)
+	case size > limit.Load():
+		return nil
+	case size <= k.size:
+		countAgain(k.block, 1)
+		return k.block
+	}
+	block := NewTree(size)
+	if block == nil {
+		return nil
+	}
+	if k.block != nil {
+		k.freeAt.Stop()
+		free(k.block)
+	}
+	keptBlocks.Add(1)
+	k.block, k.size, k.near = block, size, uint32(block.Handle)
+	k.freeAt = runtime.AddCleanup(k, free, block)
+	return block
+}
+
+// Own sets the value that the last release of a struct in a block of Take releases.
+func (k *Kept) Own(b *Block, v handle.Releaser) {
+	if b != k.block {
+		b.Own(v)
+		return
+	}
+	b.Handle = handle.NewNear(k.near, v) | kept
+}
+
+// Drop gives a block of Take back that has no structs.
+func (k *Kept) Drop(b *Block) {
+	if b != k.block {
+		b.Drop()
+		return
+	}
+	countAgain(b, -1)
+}
+
+// kept marks the handle of a block that C does not free. No word has this bit.
+const kept handle.Word = C.CDEVICE_V0_KEPT
+
+// keptBlocks counts the blocks that are kept, for tests.
+var keptBlocks atomic.Int64
+
+func free(b *Block) {
+	C.cdevice_v0_block_free((*C.uint64_t)(unsafe.Pointer(b)))
+	keptBlocks.Add(-1)
+}
+
+// again counts the trees in blocks that were kept, and those of them that Go ended; C counts the others.
+var again [16]struct {
+	atomic.Int64
+	_ [120]byte // processors fetch cache lines in pairs
+}
+
+func countAgain(b *Block, n int64) { again[uintptr(unsafe.Pointer(b))>>7%uintptr(len(again))].Add(n) }
+
+func timesAgain() (n int64) {
+	for i := range again {
+		n += again[i].Load()
+	}
+	return n
+}
