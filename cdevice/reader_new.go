@@ -185,22 +185,14 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
-	next := func() (*RecordBatch, error) {
-		if rdr.Next() {
-			return WrapRecordBatch(rdr.RecordBatch(), dev)
-		}
-		if err := rdr.Err(); err != nil {
-			return nil, err
-		}
-		return nil, io.EOF
-	}
+	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev}
 	t := dev.ID().Type
 	check := func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	if reflect.TypeOf(rdr) == pulledReader() {
 		seq := func(yield func(*RecordBatch, error) bool) {
 			defer rdr.Release()
 			for more := true; more; {
-				b, err := next()
+				b, err := from.next()
 				more = yield(b, err) && err == nil
 				if err == nil {
 					b.Release()
@@ -209,7 +201,7 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		}
 		return newRecordReader(schema, t, &items.Sequence[*RecordBatch]{Seq: seq, Check: check, Unused: rdr.Release}), nil
 	}
-	from := &items.Function[*RecordBatch]{Ask: next, Stop: rdr.Release, Check: check}
+	from.Function = items.Function[*RecordBatch]{Ask: from.next, Stop: rdr.Release, Check: check}
 	if h, ok := rdr.(*hostReader); ok {
 		from.StopThen = h.releaseThen
 	}

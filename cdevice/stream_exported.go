@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -25,12 +26,19 @@ type outStruct struct {
 	stream string // the struct of the stream
 	name   string
 	end    func(out uintptr) // marks the struct at an address released: the end of the stream
+	filled func(out uintptr) // completes a struct of memory of the CPU whose array is filled
 }
 
 var (
-	deviceOut = &outStruct{"ArrowDeviceArrayStream", "ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }}
-	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }}
+	deviceOut = &outStruct{"ArrowDeviceArrayStream", "ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }, ofCPU}
+	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }, func(uintptr) {}}
 )
+
+// ofCPU makes the array at the beginning of a struct ArrowDeviceArray one of memory of the CPU.
+func ofCPU(out uintptr) {
+	s, id := abi.At[abi.ArrowDeviceArray](out), device.CPUDevice().ID()
+	s.DeviceType, s.DeviceID, s.SyncEvent, s.Reserved = int32(id.Type), id.Ordinal, 0, [3]int64{}
+}
 
 // exported is the Go side of an exported stream of any kind: a bridge.Stream.
 type exported[T items.Counted] struct {
@@ -72,7 +80,11 @@ func (s *exported[T]) GetNext(out uintptr) int {
 		if end := s.failed.Load(); end != nil {
 			return end.Err
 		}
-		item, err := s.reader.Pull()
+		item, filled, err := s.reader.PullTo(out)
+		if filled {
+			s.out.filled(out)
+			return nil
+		}
 		if err == io.EOF {
 			s.out.end(out)
 			return nil
@@ -137,8 +149,10 @@ func (l *lastError) of(do func() error) (code int) {
 func (l *lastError) set(err error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pins.Unpin()
-	l.text = nil
+	if l.text != nil {
+		l.pins.Unpin()
+		l.text = nil
+	}
 	if err == nil {
 		return 0
 	}

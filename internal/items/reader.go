@@ -48,24 +48,31 @@ func (r *Reader[T]) Hold() bool { return r.Refs.TryRetain() }
 // Pull returns the next item, owned by the caller, or the error that ended the stream:
 // io.EOF after the last item. A panic in the program's code is an error.
 func (r *Reader[T]) Pull() (item T, err error) {
+	item, _, err = r.PullTo(0)
+	return item, err
+}
+
+// PullTo is Pull for a caller that wants the item's C struct at an address: if the source is a Filler, it may have filled
+// the struct. There is no item then.
+func (r *Reader[T]) PullTo(out uintptr) (item T, filled bool, err error) {
 	if r.Over.Load() { // do not wait for a running call
-		return item, r.endWith(fielderr.Released("reader"))
+		return item, false, r.endWith(fielderr.Released("reader"))
 	}
 	defer r.finishQuietly()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ask()
+	return r.ask(out)
 }
 
-// ask is Pull for the holder of mu. An item that arrives after Close is dropped; one that arrives
+// ask is PullTo for the holder of mu. An item that arrives after Close is dropped; one that arrives
 // after the last Release is returned to the caller.
-func (r *Reader[T]) ask() (item T, err error) {
+func (r *Reader[T]) ask(out uintptr) (item T, filled bool, err error) {
 	from := r.stages.apply(&r.Over)
 	if from == nil {
-		return item, r.endWith(fielderr.Released("reader"))
+		return item, false, r.endWith(fielderr.Released("reader"))
 	}
 	if end := r.end.Load(); end != nil {
-		return item, end.Err
+		return item, false, end.Err
 	}
 	answered := false
 	defer func() {
@@ -78,17 +85,26 @@ func (r *Reader[T]) ask() (item T, err error) {
 			err = r.endWith(err)
 		}
 	}()
-	item, err = from.Next()
-	if end := r.end.Load(); err == nil && end != nil {
-		drop(item)
-		var none T
-		item, err = none, end.Err
+	filler, fills := from.(Filler[T])
+	if fills && out != 0 {
+		item, filled, err = filler.Fill(out)
+	} else {
+		item, err = from.Next()
 	}
-	if err == nil && r.Fit != nil {
+	if end := r.end.Load(); err == nil && end != nil {
+		if filled {
+			takeBack(filler, out)
+		} else {
+			drop(item)
+		}
+		var none T
+		item, filled, err = none, false, end.Err
+	}
+	if err == nil && !filled && r.Fit != nil {
 		item = r.Fit(item)
 	}
 	answered = true
-	return item, err
+	return item, filled, err
 }
 
 // All yields the items that are left, then an error if the stream ended with one.
@@ -130,7 +146,7 @@ func (r *Reader[T]) Next() bool {
 func (r *Reader[T]) take() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	item, err := r.ask()
+	item, _, err := r.ask(0)
 	if err != nil {
 		return false
 	}

@@ -24,6 +24,14 @@ type Source[T any] interface {
 	Close(done func())
 }
 
+// Filler is a source that can fill the C struct of an item for a consumer that wants no item.
+type Filler[T any] interface {
+	// Fill is Next, unless it has filled the struct at an address.
+	Fill(out uintptr) (item T, filled bool, err error)
+	// TakeBack releases the struct that Fill has filled: the consumer does not get it.
+	TakeBack(out uintptr)
+}
+
 // Counted is a *RecordBatch or an *Array.
 type Counted interface {
 	comparable
@@ -59,6 +67,12 @@ func drop[T Counted](item T) {
 	item.Release()
 }
 
+// takeBack releases a struct that was not delivered. A panic there is reported to bridge.OnPanic.
+func takeBack[T any](f Filler[T], out uintptr) {
+	defer tellPanic()
+	f.TakeBack(out)
+}
+
 // Function is a source that calls a function.
 type Function[T Counted] struct {
 	Ask   func() (T, error)
@@ -69,9 +83,11 @@ type Function[T Counted] struct {
 }
 
 // Next calls Ask, and checks the item.
-func (f *Function[T]) Next() (T, error) {
+func (f *Function[T]) Next() (T, error) { return f.Checked(f.Ask()) }
+
+// Checked returns what Ask has returned, if it is right, and takes the reference to the item.
+func (f *Function[T]) Checked(item T, err error) (T, error) {
 	var none T
-	item, err := f.Ask()
 	done := false
 	defer func() { // even if Check panics: types may be a program's
 		if !done && item != none {
