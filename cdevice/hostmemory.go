@@ -5,8 +5,6 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -23,11 +21,6 @@ type hostMemory struct {
 func (m *hostMemory) start(owner *tree.Owner) {
 	m.owner, m.origin = owner.Retain(), live.Add("HostView")
 	m.users.Store(1)
-}
-
-func (m *hostMemory) buffer(b []byte) *memory.Buffer {
-	m.users.Add(1)
-	return memory.NewBufferWithAllocator(b, m)
 }
 
 func (m *hostMemory) drop() {

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
@@ -62,9 +63,12 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 		a.host.Retain()
 		return a.host, nil
 	}
-	v := viewer{mem: new(hostMemory)}
-	v.mem.start(a.mem)
-	defer v.mem.drop()
+	mem := new(hostMemory)
+	mem.start(a.mem)
+	defer mem.drop()
+	v := viewers.Get().(*viewer)
+	defer v.end()
+	v.mem = mem
 	arr, err := v.array(&a.node)
 	if err != nil {
 		return nil, fielderr.Within("array", err)
@@ -72,17 +76,41 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 	return arr, nil
 }
 
-// viewer builds arrow-go's data over the memory of a tree of nodes. The small slices that
-// arrow-go's data keeps are cut from one allocation.
+// viewer builds arrow-go's data over the memory of a tree of nodes. It is for one goroutine at a time.
 type viewer struct {
-	mem     *hostMemory
-	sizes   []int64 // scratch
-	buffers []*memory.Buffer
+	mem   *hostMemory
+	users int64 // of mem that are counted, and not used yet
+	sizes []int64
+	flat  tree.Node // scratch
+	slabs
+	// replaceNulls is true if the NULL buffers of nodes are not replaced; see tree.Owner.ReplaceNulls.
+	replaceNulls bool
 	// exact is positive inside types whose children's null counts arrow-go reads at once. It takes
 	// an unknown count for a null.
 	exact int
 	// shared is true if other arrays use the memory, so that an array that arrow-go refuses must not end it.
 	shared bool
+}
+
+// viewers has viewers that are not used, with what is left of their slabs.
+var viewers = sync.Pool{New: func() any { return new(viewer) }}
+
+// end makes v ready for another use.
+func (v *viewer) end() {
+	v.mem.users.Add(-v.users)
+	*v = viewer{sizes: v.sizes, slabs: v.slabs}
+	viewers.Put(v)
+}
+
+// buffer returns a buffer of bytes of the memory. Its users are counted several at a time.
+func (v *viewer) buffer(b []byte) *memory.Buffer {
+	if v.users == 0 {
+		const atOnce = 16
+		v.users = atOnce
+		v.mem.users.Add(atOnce)
+	}
+	v.users--
+	return v.slabs.buffer(b, v.mem)
 }
 
 // check returns an error if the buffers of the node or of one below it cannot have the sizes that their
@@ -104,18 +132,26 @@ func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer data.Release()
-	defer hostread.RecoverArrow(&err, v.refused)
-	return array.MakeFromData(data), nil
+	defer hostread.RecoverArrow(&err, func() { v.refused(data) })
+	return v.make(data), nil
 }
 
 // refused ends the memory of an array that arrow-go refused, whose references cannot be dropped.
-func (v *viewer) refused() {
+func (v *viewer) refused(data *array.Data) {
+	discard(data)
 	if !v.shared {
 		v.mem.abandon()
 	}
 }
 
+// discard drops data without a reference, unless arrow-go has taken one.
+func discard(data *array.Data) {
+	data.Retain()
+	data.Release()
+}
+
+// data returns data without a reference: the first Retain is that of the array, or of the parent, that keeps it. Atomic
+// operations are most of what a column costs beside the allocations.
 func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 	st := n.Storage()
 	if v.sizes, err = hostread.Sizes(v.sizes[:0], n, st); err != nil {
@@ -126,66 +162,58 @@ func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 	if n.Layout.Validity {
 		shift = 0
 	}
-	buffers := v.takeBuffers(shift + len(v.sizes))
+	nulls := n.Nulls
+	if v.exact > 0 {
+		nulls = hostread.Nulls(n)
+	}
+	data, buffers := v.space(shift + len(v.sizes))
+	var children []arrow.ArrayData
+	if len(n.Children) > 0 && n.Layout.Kind != layout.Dictionary {
+		children = make([]arrow.ArrayData, len(n.Children))
+	}
+	// What the slices get from here on is the data's, without another reference to each.
+	data.Reset(n.Type, int(n.Length), buffers, children, int(nulls), int(n.Offset))
 	for i, size := range v.sizes {
 		addr := n.Buffers[i]
-		if n.Length == 0 && addr != 0 {
+		if addr == 0 {
+			if v.replaceNulls && i >= n.Layout.FirstData() {
+				addr = bridge.Zeros
+			}
+		} else if n.Length == 0 {
 			addr = bridge.Zeros // a producer need not provide the single offset of an empty array
 		}
 		if addr != 0 {
-			buffers[shift+i] = v.mem.buffer(abi.Slice[byte](addr, int(size)))
+			buffers[shift+i] = v.buffer(abi.Slice[byte](addr, int(size)))
 		}
 	}
-	children, err := v.children(n)
-	if err == nil {
-		nulls := n.Nulls
-		if v.exact > 0 {
-			nulls = hostread.Nulls(n)
-		}
-		if n.Layout.Kind == layout.Dictionary {
-			data = array.NewDataWithDictionary(n.Type, int(n.Length), buffers, int(nulls), int(n.Offset), children[0].(*array.Data))
-		} else {
-			data = array.NewData(n.Type, int(n.Length), buffers, children, int(nulls), int(n.Offset))
+	if len(n.Children) > 0 {
+		if err := v.children(n, data, children); err != nil {
+			discard(data)
+			return nil, err
 		}
 	}
-	// The data holds references of its own.
-	for _, b := range buffers {
-		if b != nil {
-			b.Release()
-		}
-	}
-	for _, c := range children {
-		c.Release()
-	}
-	return data, err
+	return data, nil
 }
 
-// children returns the data of the children; on an error, of those before it.
-func (v *viewer) children(n *tree.Node) ([]arrow.ArrayData, error) {
-	if len(n.Children) == 0 {
-		return nil, nil
-	}
+// children gives data the data of the children; on an error, of those before it.
+func (v *viewer) children(n *tree.Node, data *array.Data, children []arrow.ArrayData) error {
 	if n.Layout.Kind == layout.RunEnds || n.Storage().ID() == arrow.MAP {
 		v.exact++
 		defer func() { v.exact-- }()
 	}
-	children := make([]arrow.ArrayData, 0, len(n.Children))
 	for i := range n.Children {
 		child, err := v.data(&n.Children[i])
-		if err != nil {
-			return children, fielderr.Within(n.ChildName(i), err)
+		switch {
+		case err != nil:
+			return fielderr.Within(n.ChildName(i), err)
+		case children == nil:
+			data.SetDictionary(child)
+		default:
+			child.Retain()
+			children[i] = child
 		}
-		children = append(children, child)
 	}
-	return children, nil
-}
-
-func (v *viewer) takeBuffers(n int) []*memory.Buffer {
-	const atOnce = 16
-	if len(v.buffers) < n {
-		v.buffers = make([]*memory.Buffer, max(n, atOnce))
-	}
-	return tree.Take(&v.buffers, n)
+	return nil
 }
 
 // readyForHost waits for the event. It returns an error if the CPU cannot access the memory.
@@ -211,13 +239,17 @@ type hostBatch struct {
 	schema   *arrow.Schema
 	rows     int64
 	metadata arrow.Metadata
-	nodes    []tree.Node
+	nodes    []tree.Node      // of the columns; nil if flat makes them
+	flat     *cstruct.Columns // in memory
 	memory   hostMemory
 
-	mu      sync.Mutex // held while a column is made, by viewer
-	viewer  viewer
+	mu      sync.Mutex    // held while a column is made
 	made    []atomic.Bool // whether columns[i] is set; nil after the last release
 	columns []arrow.Array
+	few     struct { // for few columns
+		made    [4]atomic.Bool
+		columns [4]arrow.Array
+	}
 }
 
 var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
@@ -225,31 +257,68 @@ var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
 // newHostBatch makes a record batch of a batch in memory that the CPU can access. All that its nodes can
 // be refused for is checked here, so that no function that makes a column later has to return an error.
 func newHostBatch(of *RecordBatch) (arrow.RecordBatch, error) {
-	nodes := of.nodes()
-	b := &hostBatch{
-		schema: of.schema, rows: of.rows, metadata: of.Metadata(), nodes: nodes,
-		made: make([]atomic.Bool, len(nodes)), columns: make([]arrow.Array, len(nodes)),
+	b := &hostBatch{schema: of.schema, rows: of.rows, metadata: of.Metadata()}
+	if from, ok := of.columns.Source().(*cstruct.Columns); ok && !of.columns.AreMade() {
+		b.flat = from.Flat()
+	}
+	if b.flat == nil {
+		b.nodes = of.nodes()
+	}
+	if n := of.columns.Len(); n <= len(b.few.made) {
+		b.made, b.columns = b.few.made[:n], b.few.columns[:n]
+	} else {
+		b.made, b.columns = make([]atomic.Bool, n), make([]arrow.Array, n)
 	}
 	b.refs.Init("record batch of HostView")
 	b.memory.start(of.mem)
-	b.viewer.mem = &b.memory
-	for i := range nodes {
-		if err := b.check(i); err != nil {
-			b.Release()
-			return nil, fielderr.Within(tree.ColumnName(i), err)
+	if err := b.checkAll(); err != nil {
+		b.Release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// viewer returns a viewer of the columns. shared is as its own.
+func (b *hostBatch) viewer(shared bool) *viewer {
+	v := viewers.Get().(*viewer)
+	v.mem, v.replaceNulls, v.shared = &b.memory, b.flat != nil, shared
+	return v
+}
+
+func (b *hostBatch) checkAll() error {
+	var v *viewer
+	for i := range b.columns {
+		if b.flat != nil && b.flat.FitsAlways(i) {
+			continue
+		}
+		if v == nil {
+			v = b.viewer(false)
+			defer v.end()
+		}
+		if err := b.check(v, i); err != nil {
+			return fielderr.Within(tree.ColumnName(i), err)
 		}
 	}
-	b.viewer.shared = true
-	return b, nil
+	return nil
+}
+
+// node returns the node of column i. It is valid until the viewer's next one.
+func (b *hostBatch) node(v *viewer, i int) *tree.Node {
+	if b.flat == nil {
+		return &b.nodes[i]
+	}
+	b.flat.FlatNode(&v.flat, i)
+	return &v.flat
 }
 
 // check checks column i, or makes it, if arrow-go could refuse the array for another reason than the
 // sizes of its buffers.
-func (b *hostBatch) check(i int) error {
-	if n := &b.nodes[i]; isPlain(n) {
-		return b.viewer.check(n)
+func (b *hostBatch) check(v *viewer, i int) error {
+	n := b.node(v, i)
+	if isPlain(n) {
+		return v.check(n)
 	}
-	column, err := b.viewer.array(&b.nodes[i])
+	column, err := v.array(n)
 	if err != nil {
 		return err
 	}
@@ -283,24 +352,28 @@ func (b *hostBatch) set(i int, column arrow.Array) {
 	b.made[i].Store(true) // last: other goroutines read columns[i] only after it
 }
 
-// makeColumn makes column i. It panics if the memory has changed since the checks, which is a fault
+// makeColumns makes columns i to j-1. It panics if the memory has changed since the checks, which is a fault
 // of the code that filled it.
-func (b *hostBatch) makeColumn(i int) {
+func (b *hostBatch) makeColumns(i, j int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.made[i].Load() {
-		return
+	v := b.viewer(true)
+	defer v.end()
+	for ; i < j; i++ {
+		if b.made[i].Load() {
+			continue
+		}
+		column, err := v.array(b.node(v, i))
+		if err != nil {
+			panic(fielderr.Within(tree.ColumnName(i), err))
+		}
+		b.set(i, column)
 	}
-	column, err := b.viewer.array(&b.nodes[i])
-	if err != nil {
-		panic(fielderr.Within(tree.ColumnName(i), err))
-	}
-	b.set(i, column)
 }
 
 func (b *hostBatch) Column(i int) arrow.Array {
 	if !b.made[i].Load() {
-		b.makeColumn(i)
+		b.makeColumns(i, i+1)
 	}
 	return b.columns[i]
 }
@@ -308,7 +381,8 @@ func (b *hostBatch) Column(i int) arrow.Array {
 func (b *hostBatch) Columns() []arrow.Array {
 	for i := range b.made {
 		if !b.made[i].Load() {
-			b.makeColumn(i)
+			b.makeColumns(i, len(b.made))
+			break
 		}
 	}
 	return b.columns

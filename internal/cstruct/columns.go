@@ -1,6 +1,8 @@
 package cstruct
 
 import (
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -28,6 +30,29 @@ func (c *Columns) MakeNodes() []tree.Node {
 		cutColumn(&columns[i], c.Root)
 	}
 	return c.Made(columns)
+}
+
+// Flat returns c if all columns are flat, so that each has a node that FlatNode makes, or nil.
+func (c *Columns) Flat() *Columns {
+	if c.Plan.AllFlat {
+		return c
+	}
+	return nil
+}
+
+// FitsAlways reports whether the sizes of the buffers of a flat column do not depend on their contents, and its type
+// is one of arrow-go.
+func (c *Columns) FitsAlways(i int) bool {
+	a := &c.Plan.Arrays[i]
+	return (a.Layout.Kind == layout.Fixed || a.Layout.Kind == layout.Bits) && a.Type.ID() != arrow.EXTENSION
+}
+
+// FlatNode sets *n to the node of column i. Its NULL buffers are not replaced.
+func (c *Columns) FlatNode(n *tree.Node, i int) {
+	f := &c.Plan.Arrays[i]
+	fillNode(n, f.Layout, abi.At[abi.ArrowArray](abi.Slice[uintptr](c.Root.Children, len(c.Plan.Flat))[i]))
+	n.Type, n.Children = f.Type, nil
+	cutColumn(n, c.Root)
 }
 
 // Made returns the nodes of the columns, which it may change.

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -20,6 +21,8 @@ type Plan struct {
 	// first two buffers are a validity bitmap and one that must have data if there are elements.
 	// For views, it is the number without data buffers. It is 0 for all other columns.
 	Flat []uint8
+	// AllFlat is true if each column has an entry in Flat.
+	AllFlat bool
 	// Simple is true if all arrays are simple; see Layout.simple. Buffers and Pointers are the numbers
 	// of their buffers, and of the children of all but dictionary arrays, the columns included.
 	Simple            bool
@@ -66,6 +69,7 @@ func newPlan(s *arrow.Schema) (p *Plan, err error) {
 		}
 		p.Flat[i] = p.Arrays[i].flat()
 	}
+	p.AllFlat = !slices.Contains(p.Flat, 0)
 	p.count()
 	return p, nil
 }

@@ -32,6 +32,9 @@ func (c *Columns) SetSource(count int, source Source) { c.count, c.source = coun
 // Len returns the number of columns.
 func (c *Columns) Len() int { return c.count }
 
+// AreMade reports whether the nodes exist.
+func (c *Columns) AreMade() bool { return c.made.Load() != nil }
+
 // Source returns the source of the nodes, or nil if they were made with the batch.
 func (c *Columns) Source() Source { return c.source }
 
