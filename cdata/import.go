@@ -4,10 +4,13 @@ package cdata
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 )
 
 // ImportCArrowField makes a field of a C schema, and releases the schema, even if it returns an error.
@@ -48,27 +51,18 @@ func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Ar
 //
 // The C struct must be a struct array without nulls. An offset of it becomes one of each column.
 func ImportCRecordBatchWithSchema(arr *CArrowArray, sc *arrow.Schema) (arrow.RecordBatch, error) {
-	batch, err := cdevice.ImportRecordBatchWithSchema(arr, sc)
-	if err != nil {
-		return nil, err
-	}
-	return viewBatch(batch, sc)
+	return forcdata.ImportRecordBatch((*abi.ArrowArray)(unsafe.Pointer(arr)), sc, batchTooMany)
 }
 
 // ImportCRecordBatch makes a record batch of two C structs; see [ImportCRecordBatchWithSchema]. It releases
 // *sc, even if it returns an error.
 func ImportCRecordBatch(arr *CArrowArray, sc *CArrowSchema) (arrow.RecordBatch, error) {
-	batch, err := cdevice.ImportRecordBatch(arr, sc)
+	schema, err := cdevice.ImportSchema(sc)
 	if err != nil {
+		ReleaseCArrowArray(arr)
 		return nil, err
 	}
-	return viewBatch(batch, batch.Schema())
-}
-
-// viewBatch returns the batch as arrow-go's, and takes the reference to it.
-func viewBatch(batch *cdevice.RecordBatch, schema *arrow.Schema) (arrow.RecordBatch, error) {
-	defer batch.Release()
-	return viewBorrowed(batch, schema)
+	return ImportCRecordBatchWithSchema(arr, schema)
 }
 
 func viewBorrowed(batch *cdevice.RecordBatch, schema *arrow.Schema) (arrow.RecordBatch, error) {

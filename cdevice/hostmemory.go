@@ -17,9 +17,9 @@ type hostMemory struct {
 	origin *live.Object
 }
 
-// start takes a reference to the owner for the view.
+// start takes the reference to the owner for the view.
 func (m *hostMemory) start(owner *tree.Owner) {
-	m.owner, m.origin = owner.Retain(), live.Add("HostView")
+	m.owner, m.origin = owner, live.Add("HostView")
 	m.users.Store(1)
 }
 

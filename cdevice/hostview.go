@@ -64,7 +64,7 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 		return a.host, nil
 	}
 	mem := new(hostMemory)
-	mem.start(a.mem)
+	mem.start(a.mem.Retain())
 	defer mem.drop()
 	v := viewers.Get().(*viewer)
 	defer v.end()
@@ -264,18 +264,26 @@ func newHostBatch(of *RecordBatch) (arrow.RecordBatch, error) {
 	if b.flat == nil {
 		b.nodes = of.nodes()
 	}
-	if n := of.columns.Len(); n <= len(b.few.made) {
-		b.made, b.columns = b.few.made[:n], b.few.columns[:n]
-	} else {
-		b.made, b.columns = make([]atomic.Bool, n), make([]arrow.Array, n)
-	}
-	b.refs.Init("record batch of HostView")
-	b.memory.start(of.mem)
-	if err := b.checkAll(); err != nil {
-		b.Release()
+	if err := b.start(of.columns.Len(), of.mem.Retain()); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// start prepares for so many columns, and checks them. It takes the reference to the owner.
+func (b *hostBatch) start(columns int, mem *tree.Owner) error {
+	if columns <= len(b.few.made) {
+		b.made, b.columns = b.few.made[:columns], b.few.columns[:columns]
+	} else {
+		b.made, b.columns = make([]atomic.Bool, columns), make([]arrow.Array, columns)
+	}
+	b.refs.Init("record batch of HostView")
+	b.memory.start(mem)
+	err := b.checkAll()
+	if err != nil {
+		b.Release()
+	}
+	return err
 }
 
 // viewer returns a viewer of the columns. shared is as its own.

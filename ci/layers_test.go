@@ -67,13 +67,14 @@ var allowed = map[string][]string{
 	"internal/validate":      {"device", "internal/abi", "internal/copyplan", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/cstruct":       {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/live", "internal/tree"},
 	"internal/testing/trees": {"device", "internal/abi", "internal/cstruct", "internal/layout", "internal/tree"},
+	"internal/forcdata":      {"internal/abi"},
 	"internal/items":         {"device", "internal/bridge", "internal/fielderr", "internal/keep", "internal/refcount"},
 	"cdevice": {
-		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
+		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/forcdata", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
-	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/live"},
+	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/forcdata", "internal/live"},
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {

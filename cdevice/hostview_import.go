@@ -1,0 +1,48 @@
+package cdevice
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
+	"github.com/arrowdevice/arrowdevice/internal/forcdata"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+func init() { forcdata.ImportRecordBatch = importView }
+
+// importedView is a host view of an import of which there is no other object, in one allocation.
+type importedView struct {
+	hostBatch
+	owner  tree.Owner
+	source cstruct.Columns
+}
+
+func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error) {
+	var in cstruct.Input
+	in.SetPlain(arr)
+	if err := cstruct.CheckTop(&in); err != nil {
+		return nil, err
+	}
+	plan, nodes, err := cstruct.CheckColumns(&in, s)
+	if err != nil {
+		noOptions.discard(&in)
+		return nil, err
+	}
+	v := new(importedView)
+	v.owner.Adopt(in.Array)
+	v.source = cstruct.Columns{Plan: plan, Root: v.owner.Imported(), Mem: &v.owner, ReplaceNulls: true}
+	v.schema, v.rows, v.tooMany = s, v.source.Root.Length, tooMany
+	switch {
+	case nodes != nil:
+		v.nodes = v.source.Made(nodes)
+	case plan.AllFlat:
+		v.flat = &v.source
+	default:
+		v.nodes = v.source.MakeNodes()
+	}
+	if err := v.start(s.NumFields(), &v.owner); err != nil {
+		return nil, err
+	}
+	return &v.hostBatch, nil
+}
