@@ -4,6 +4,7 @@ package main
 
 import (
 	"math"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -35,6 +36,10 @@ var inDropIn = []string{
 	dropInExport, dropInThread, dropInStream, dropInStreamView, dropInBothWays, dropInExportTo, dropInImportFrom, dropInImport, dropInRead,
 	dropInSchemaFirst, dropInSchemaAgain,
 }
+
+// ofCPU reports whether the ratio of an operation that counts is that of processor time: collections of garbage run
+// beside, and a consumer may have a thread.
+func ofCPU(operation string) bool { return strings.HasPrefix(operation, "cdata: ") }
 
 // pair is one of the two packages.
 type pair struct {
@@ -77,7 +82,29 @@ func dropInOperations(sub subject) (all []measurement) {
 			measurement{dropInSchemaFirst, dropInSchemas(renamed)},
 			measurement{dropInSchemaAgain, dropInSchemas(func(s *arrow.Schema, _ int) *arrow.Schema { return s })})
 	}
+	if sub.name == "int64" && (sub.columns == 1 || sub.columns == 100) {
+		for _, n := range []int{2, 4} {
+			all = append(all, measurement{sideBySide(dropInExport, n), dropInTogether(n)})
+		}
+	}
 	return all
+}
+
+// dropInTogether is exports of each package on so many goroutines.
+func dropInTogether(goroutines int) func(shape) operation {
+	return func(s shape) operation {
+		var ours, theirs []func(n int)
+		var ends []func()
+		for range goroutines {
+			op := consumed(false, pair.exportAndRelease, "")(s)
+			ours, theirs, ends = append(ours, op.ours.do), append(theirs, op.peers[0].do), append(ends, op.end)
+		}
+		return operation{ours: side{do: divide(ours)}, peers: []peer{{name: "cdata", do: divide(theirs)}}, close: func() {
+			for _, end := range ends {
+				end()
+			}
+		}}
+	}
 }
 
 // dropIn is an operation of each package.

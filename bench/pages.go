@@ -13,6 +13,7 @@ import (
 // tables are those of the page, by the names in their markers.
 var tables = map[string]func(report) string{
 	"operations": operationsTable,
+	"cdata":      dropInTable,
 	"streams":    endToEndTable,
 	"live":       liveTable,
 	"machine":    machineText,
@@ -119,6 +120,34 @@ func operationsTable(r report) string {
 		}
 	}
 	return table(append([]string{"operation", "columns"}, comparedPeers...), rows)
+}
+
+// dropInTable has the ratios of processor time for each number of columns, and for libraries in other languages.
+func dropInTable(r report) string {
+	columns := []struct {
+		head, shape, peer string
+		columns           int
+	}{
+		{"1 column", "int64", "cdata", 1}, {"10 columns", "int64", "cdata", 10}, {"100 columns", "int64", "cdata", 100}, {"1,000 columns", "int64", "cdata", 1000},
+		{"100, on the Go heap", onGoHeap, "cdata", 100}, {"100 beside " + arrowCPP, "int64", arrowCPP, 100}, {"100 beside " + arrowRS, "int64", arrowRS, 100},
+	}
+	head := []string{"operation"}
+	for _, c := range columns {
+		head = append(head, c.head)
+	}
+	var rows [][]string
+	for _, operation := range inDropIn {
+		row := []string{strings.TrimPrefix(operation, "cdata: ")}
+		for _, c := range columns {
+			cell := ""
+			if found, ok := (promise{operation: operation, shape: c.shape, peer: c.peer, columns: c.columns}).find(r.Results); ok {
+				cell = significant(found.CPURatio)
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return table(head, rows)
 }
 
 func liveTable(r report) string {

@@ -38,6 +38,7 @@ func TestPagesDependOnTheResults(t *testing.T) {
 	other.Results = append([]Result(nil), r.Results...)
 	for i := range other.Results {
 		other.Results[i].Ratio *= 7
+		other.Results[i].CPURatio *= 7
 		other.Results[i].NS *= 3
 	}
 	for name, figure := range figures {

@@ -10,7 +10,7 @@ import (
 type promise struct {
 	operation, shape, peer string
 	columns                int
-	least                  float64 // peer_ns / ns
+	least                  float64 // peer_ns / ns, or of processor time; see ofCPU
 	allocs                 float64 // at most
 	cores                  int     // the promise is for machines with as many
 }
@@ -42,6 +42,25 @@ var promises = []promise{
 	{"plain stream", "int64", "cdata", 100, 40, 2, 1},
 	{"plain stream", "utf8", "cdata", 100, 25, 2, 1},
 	{"async batch", "int64", "cdata", 100, 10, 5, 1},
+	{dropInExport, "int64", "cdata", 1, 5, 0, 1},
+	{dropInExport, "int64", "cdata", 10, 10, 0, 1},
+	{dropInExport, "int64", "cdata", 100, 16, 0, 1},
+	{dropInExport, "int64", "cdata", 1000, 15, 0, 1},
+	{dropInExport, onGoHeap, "cdata", 100, 7, 0, 1},
+	{dropInThread, "int64", "cdata", 1, 3, 0, 1},
+	{dropInThread, "int64", "cdata", 100, 10, 0, 1},
+	{dropInStream, "int64", "cdata", 1, 3.5, 0, 1},
+	{dropInStream, "int64", "cdata", 100, 12, 0, 1},
+	{dropInBothWays, "int64", "cdata", 1, 3, 2, 1},
+	{dropInBothWays, "int64", "cdata", 100, 4, 25, 1},
+	{dropInStreamView, "int64", "cdata", 100, 4, 30, 1},
+	{dropInImport, "int64", "cdata", 1, 3.5, 1, 1},
+	{dropInImport, "int64", "cdata", 100, 20, 3, 1},
+	{dropInRead, "int64", "cdata", 1, 1.7, 2, 1},
+	{dropInRead, "int64", "cdata", 10, 2, 5, 1},
+	{dropInRead, "int64", "cdata", 100, 2, 25, 1},
+	{dropInSchemaAgain, "int64", "cdata", 1, 8, 1, 1},
+	{dropInSchemaAgain, "int64", "cdata", 100, 20, 1, 1},
 	{idleName, "int64", "cdata", 1, 100, 0, 1},
 	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 1, 2, 0, 4},
 	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 100, 2, 0, 4},
@@ -84,17 +103,25 @@ func (p promise) check(results []Result, again func(promise) []Result) (text str
 	if !found {
 		return "not measured", false
 	}
-	measured := 1
-	for ; measured < attempts && best.Ratio < p.least; measured++ {
-		if r, found := p.find(again(p)); found && r.Ratio > best.Ratio {
-			best.Ratio = r.Ratio
+	measured, ratio := 1, p.ratio(best)
+	for ; measured < attempts && ratio < p.least; measured++ {
+		if r, found := p.find(again(p)); found {
+			ratio = max(ratio, p.ratio(r))
 		}
 	}
-	text = fmt.Sprintf("ratio %.2f (at least %.2f), allocations %.1f (at most %.0f)", best.Ratio, p.least, best.Allocs, p.allocs)
+	text = fmt.Sprintf("ratio %.2f (at least %.2f), allocations %.1f (at most %.0f)", ratio, p.least, best.Allocs, p.allocs)
 	if measured > 1 {
 		text += fmt.Sprintf("; the best of %d measurements", measured)
 	}
-	return text, best.Ratio >= p.least && best.Allocs <= p.allocs+0.5
+	return text, ratio >= p.least && best.Allocs <= p.allocs+0.5
+}
+
+// ratio returns the ratio of a row that the promise is about.
+func (p promise) ratio(r Result) float64 {
+	if ofCPU(p.operation) {
+		return r.CPURatio
+	}
+	return r.Ratio
 }
 
 // filter selects what the promise is about.

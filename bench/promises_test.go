@@ -15,7 +15,7 @@ func kept(factor, allocs float64) (results []Result) {
 	for _, p := range promises {
 		results = append(results, Result{
 			Operation: p.operation, Shape: p.shape, Columns: p.columns, Peer: p.peer,
-			Ratio: factor * p.least, Allocs: p.allocs + allocs,
+			Ratio: factor * p.least, CPURatio: factor * p.least, Allocs: p.allocs + allocs,
 		})
 	}
 	return results
