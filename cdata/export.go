@@ -48,7 +48,7 @@ func exportRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrow
 	return cdevice.ExportRecordBatch(batch, out, outSchema)
 }
 
-// exportOnce does what exportRecordBatch does, in a third of the time, for all but unusual batches. It reports
+// exportOnce does what exportRecordBatch does, in less than half the time, for all but unusual batches. It reports
 // whether it did.
 func exportOnce(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) bool {
 	if argument.IsNil(rb) || out == nil {

@@ -1,4 +1,4 @@
-//go:build !asan
+//go:build !asan && !race
 
 package cdevice_test
 

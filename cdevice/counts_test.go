@@ -1,6 +1,7 @@
-//go:build !asan
+//go:build !asan && !race
 
-// AddressSanitizer makes the compiler allocate where it otherwise does not.
+// AddressSanitizer makes the compiler allocate where it otherwise does not, and the race detector makes a sync.Pool drop some
+// of what it has.
 
 package cdevice_test
 
@@ -141,7 +142,7 @@ func TestAllocations(t *testing.T) {
 			}
 		})},
 		"view: import, view, columns, and which of them are made": {4, viewing(func(arrow.RecordBatch) {})},
-		"view of a column: as many, and a share of slabs": {5, viewing(func(rec arrow.RecordBatch) { rec.Column(0).Len() })},
+		"view of a column: as many, and a share of slabs":         {5, viewing(func(rec arrow.RecordBatch) { rec.Column(0).Len() })},
 		"column, whose nodes are made already": {1, func(t *testing.T, columns int) func() {
 			rec, tree := wide(t, columns)
 			in := new(cdevice.CArrowDeviceArray)

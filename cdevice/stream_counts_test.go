@@ -1,4 +1,4 @@
-//go:build !asan
+//go:build !asan && !race
 
 // AddressSanitizer makes the compiler allocate where it otherwise does not.
 

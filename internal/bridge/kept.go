@@ -23,14 +23,14 @@ type Kept struct {
 	freeAt runtime.Cleanup
 }
 
-// keptMost is the size of the largest block that is kept.
-const keptMost = 64 << 10
+const (
+	keptMost = 64 << 10 // the size of the largest block that is kept
+	keptSum  = 32 << 20 // the size of all of them, about
+)
 
 // Take returns a block as NewTree does. Own or Drop ends the use of it by the caller, whom no tree is left of.
 func (k *Kept) Take(size uintptr) *Block {
 	switch {
-	case size > keptMost || asan: // which is to find accesses after the release
-		return NewTree(size)
 	case size > limit.Load():
 		return nil
 	case size <= k.size:
@@ -38,16 +38,16 @@ func (k *Kept) Take(size uintptr) *Block {
 		return k.block
 	}
 	block := NewTree(size)
-	if block == nil {
-		return nil
+	if block == nil || size > keptMost || keptBytes.Load() > keptSum || asan { // which is to find accesses after the release
+		return block
 	}
 	if k.block != nil {
 		k.freeAt.Stop()
-		free(k.block)
+		free(memory{k.block, k.size})
 	}
-	keptBlocks.Add(1)
+	keptBytes.Add(int64(size))
 	k.block, k.size, k.near = block, size, uint32(block.Handle)
-	k.freeAt = runtime.AddCleanup(k, free, block)
+	k.freeAt = runtime.AddCleanup(k, free, memory{block, size})
 	return block
 }
 
@@ -72,12 +72,18 @@ func (k *Kept) Drop(b *Block) {
 // kept marks the handle of a block that C does not free. No word has this bit.
 const kept handle.Word = C.CDEVICE_V0_KEPT
 
-// keptBlocks counts the blocks that are kept, for tests.
-var keptBlocks atomic.Int64
+// keptBytes is the size of the blocks that are kept.
+var keptBytes atomic.Int64
 
-func free(b *Block) {
-	C.cdevice_v0_block_free((*C.uint64_t)(unsafe.Pointer(b)))
-	keptBlocks.Add(-1)
+// memory is a block of Kept.
+type memory struct {
+	block *Block
+	size  uintptr
+}
+
+func free(m memory) {
+	C.cdevice_v0_block_free((*C.uint64_t)(unsafe.Pointer(m.block)))
+	keptBytes.Add(-int64(m.size))
 }
 
 // again counts the trees in blocks that were kept, and those of them that Go ended; C counts the others.

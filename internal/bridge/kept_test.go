@@ -62,12 +62,12 @@ func TestKeptBlocks(t *testing.T) {
 
 // A larger block takes the place of the one that is kept, and the largest are not kept.
 func TestKeptBlockThatIsTooSmall(t *testing.T) {
-	before, blocks := countsNow(), keptBlocks.Load()
+	before, bytes := countsNow(), keptBytes.Load()
 	k := new(Kept)
 	k.Drop(k.Take(BlockSize))
 	k.Drop(k.Take(2 * BlockSize))
 	assert.Equal(t, 2*BlockSize, k.size)
-	assert.Equal(t, blocks+1, keptBlocks.Load())
+	assert.EqualValues(t, bytes+int64(2*BlockSize), keptBytes.Load())
 	large := k.Take(keptMost + 1)
 	assert.NotSame(t, k.block, large)
 	k.Drop(large)
@@ -88,12 +88,27 @@ func TestKeptBlockThatIsTooSmall(t *testing.T) {
 
 // A block ends with the object that keeps it.
 func TestKeptBlockIsFreed(t *testing.T) {
-	within.Eventually(t, "the end of the blocks of other tests", func() bool { runtime.GC(); return keptBlocks.Load() == 0 })
+	within.Eventually(t, "the end of the blocks of other tests", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
 	func() {
 		k := new(Kept)
 		k.Drop(k.Take(BlockSize))
-		assert.EqualValues(t, 1, keptBlocks.Load())
+		assert.EqualValues(t, BlockSize, keptBytes.Load())
 		runtime.KeepAlive(k)
 	}()
-	within.Eventually(t, "the end of the block", func() bool { runtime.GC(); return keptBlocks.Load() == 0 })
+	within.Eventually(t, "the end of the block", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+}
+
+// When the blocks that are kept have a certain size in all, others are freed.
+func TestKeptBlocksHaveALimit(t *testing.T) {
+	before := countsNow()
+	defer keptBytes.Add(-keptSum - 1)
+	keptBytes.Add(keptSum + 1)
+	k := new(Kept)
+	block, ended := k.Take(BlockSize), 0
+	block.Live = 1
+	k.Own(block, owner{func() { ended++ }})
+	assert.Nil(t, k.block)
+	CallArrayRelease(&abi.ArrowArray{Release: ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))})
+	assert.Equal(t, 1, ended)
+	assert.Equal(t, before, countsNow())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/live"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -33,9 +34,10 @@ func numbers(columns int) *record {
 // What an export has pinned stays pinned until its release, also if others that use the same objects end before.
 func TestExportsOnceKeepTheirMemory(t *testing.T) {
 	before := tree.RootedLive.Load()
-	for _, columns := range []int{1, 5, 6, 30} {
+	for _, columns := range []int{1, 5, 6, 30, 155, 160, 161, 300} {
 		recs := []*record{numbers(columns), numbers(columns), numbers(columns)}
 		all := make([]abi.ArrowArray, len(recs))
+		var addresses []uintptr
 		for range 3 {
 			for i, rec := range recs {
 				assert.True(t, ExportOnce(rec, nil, &all[i]))
@@ -46,10 +48,16 @@ func TestExportsOnceKeepTheirMemory(t *testing.T) {
 				for k, child := range abi.Slice[uintptr](all[i].Children, columns) {
 					values := abi.Slice[uintptr](abi.At[abi.ArrowArray](child).Buffers, 2)[1]
 					assert.EqualValues(t, k, *abi.At[int64](values))
+					assert.True(t, cpeer.IsPinned(values))
+					addresses = append(addresses, values)
 				}
 				assert.Equal(t, 1, recs[i].refs)
 				bridge.CallArrayRelease(&all[i])
 				assert.Zero(t, recs[i].refs)
+				for _, addr := range addresses {
+					assert.False(t, cpeer.IsPinned(addr), "and not for longer")
+				}
+				addresses = addresses[:0]
 			}
 			assert.Equal(t, before, tree.RootedLive.Load())
 			runtime.GC()

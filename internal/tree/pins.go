@@ -12,12 +12,16 @@ type Pins struct {
 	count   int // of calls of Pin
 }
 
-// perPinner is how many objects a runtime.Pinner pins without a list that grows, which it would drop at Unpin.
-const perPinner = 5
+// perPinner is how many objects a runtime.Pinner pins without a list that grows, which it would drop at Unpin. That of
+// the last of so many grows, since each costs an allocation and a finalizer when it is made.
+const (
+	perPinner   = 5
+	mostPinners = 32
+)
 
 // Pin pins one object. An address of C memory is allowed, and costs little.
 func (p *Pins) Pin(pointer any) {
-	i := p.count / perPinner
+	i := min(p.count/perPinner, mostPinners-1)
 	if i == len(p.pinners) {
 		p.pinners = append(p.pinners, runtime.Pinner{})
 	}
@@ -27,7 +31,7 @@ func (p *Pins) Pin(pointer any) {
 
 // Unpin unpins all objects.
 func (p *Pins) Unpin() {
-	for i := range p.pinners[:(p.count+perPinner-1)/perPinner] {
+	for i := range p.pinners[:min((p.count+perPinner-1)/perPinner, mostPinners)] {
 		p.pinners[i].Unpin()
 	}
 	p.count = 0
