@@ -33,7 +33,7 @@ func CreateAsyncDeviceStreamHandler(ctx context.Context, queueSize uint64, out *
 		ctx = context.Background()
 	}
 	const mostRequested, mostReady = 1 << 20, 1 << 10
-	imported, err := cdevice.ImportAsync(ctx, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(out)), int(min(queueSize, mostRequested)))
+	imported, err := cdevice.ImportAsync(ctx, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(out)), int(min(queueSize, mostRequested)), storageTypes)
 	must("CreateAsyncDeviceStreamHandler", err)
 	opened := make(chan AsyncRecordBatchStream, 1)
 	go func() {

@@ -10,7 +10,8 @@
 //
 // # Differences
 //
-// The functions behave as those of arrow-go v18.8.0, except for what follows.
+// The functions behave as those of arrow-go v18.8.0, except for what follows. For example, arrays of extension types are
+// imported as their storage, and the metadata of the field names the type; package cdevice rebuilds registered types.
 //
 // Exports:
 //
@@ -38,7 +39,7 @@
 //   - Children and dictionaries are not released, only the root is, as the specification demands.
 //   - A record batch whose struct has nulls is an error. arrow-go drops them, so that null rows become values.
 //   - A null count of -1 without a bitmap stands for no nulls. arrow-go refuses it.
-//   - Ordered dictionaries, the fields of maps, and registered extension types survive.
+//   - Ordered dictionaries, and the nullability and metadata of the fields of maps, survive.
 //   - "w:0", a fixed-size binary type of no bytes, is imported; arrow-go exports it, and refuses to import it.
 //   - "+w:0", which arrow-go has no type for, and other types that it lacks wrap arrow.ErrNotImplemented.
 //   - Imports of equal C schemas may return the same schema or types: a program must not change them.

@@ -11,14 +11,19 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/forcdata"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
 // ImportCArrowField makes a field of a C schema, and releases the schema, even if it returns an error.
-func ImportCArrowField(out *CArrowSchema) (arrow.Field, error) { return cdevice.ImportField(out) }
+func ImportCArrowField(out *CArrowSchema) (arrow.Field, error) {
+	return schema.ImportAsStorage((*abi.ArrowSchema)(unsafe.Pointer(out)))
+}
 
 // ImportCArrowSchema makes a schema of a C schema, which must be a struct, and releases it, even if it returns
 // an error. An array's schema that is no struct is imported by [ImportCArrowField].
-func ImportCArrowSchema(out *CArrowSchema) (*arrow.Schema, error) { return cdevice.ImportSchema(out) }
+func ImportCArrowSchema(out *CArrowSchema) (*arrow.Schema, error) {
+	return schema.ImportSchemaAsStorage((*abi.ArrowSchema)(unsafe.Pointer(out)))
+}
 
 // ImportCArrayWithType makes an array of a C struct whose type is known, without copying.
 //
@@ -37,7 +42,7 @@ func ImportCArrayWithType(arr *CArrowArray, dt arrow.DataType) (arrow.Array, err
 // ImportCArray makes an array and its field of two C structs; see [ImportCArrayWithType]. It releases *schema,
 // even if it returns an error; the field is valid if only the array is wrong.
 func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Array, error) {
-	field, err := cdevice.ImportField(schema)
+	field, err := ImportCArrowField(schema)
 	if err != nil {
 		cdevice.ReleaseStruct(arr)
 		return arrow.Field{}, nil, err
@@ -57,7 +62,7 @@ func ImportCRecordBatchWithSchema(arr *CArrowArray, sc *arrow.Schema) (arrow.Rec
 // ImportCRecordBatch makes a record batch of two C structs; see [ImportCRecordBatchWithSchema]. It releases
 // *sc, even if it returns an error.
 func ImportCRecordBatch(arr *CArrowArray, sc *CArrowSchema) (arrow.RecordBatch, error) {
-	schema, err := cdevice.ImportSchema(sc)
+	schema, err := ImportCArrowSchema(sc)
 	if err != nil {
 		ReleaseCArrowArray(arr)
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/arrio"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 )
 
 // ImportCRecordReader makes a reader of a C stream, which it moves, or releases if it returns an error. It
@@ -26,7 +27,7 @@ import (
 //
 // An error that the producer reported wraps its code as a syscall.Errno.
 func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio.Reader, error) {
-	from, err := cdevice.ImportRecordReader(stream)
+	from, err := cdevice.ImportRecordReader(stream, storageTypes)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +40,8 @@ func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio
 	r.dropped = runtime.AddCleanup(r, func(host hostReader) { go host.Abandon() }, host)
 	return r, nil
 }
+
+var storageTypes = forcdata.StorageTypes.(cdevice.ImportOption)
 
 // ImportCArrayStream is [ImportCRecordReader], and panics if that returns an error.
 //

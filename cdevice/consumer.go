@@ -136,7 +136,7 @@ func (c *consumer) tell() {
 
 // OnSchema takes the schema, even if it returns an error, and requests the first batches.
 func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int {
-	s, err := schema.ImportSchema(out)
+	s, err := c.opts.schema(out)
 	if err != nil {
 		err = fielderr.Within("ArrowAsyncDeviceStreamHandler.on_schema", err)
 	} else {

@@ -4,11 +4,16 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/forcdata"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -23,6 +28,17 @@ type importOptions struct {
 
 	cpuAccessible bool // WithCPUAccessible
 	afterEvent    bool // WithReleaseAfterEvent
+	storageTypes  bool // forcdata.StorageTypes
+}
+
+func init() { forcdata.StorageTypes = ImportOption(func(o *importOptions) { o.storageTypes = true }) }
+
+// schema imports the schema of a stream.
+func (o *importOptions) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
+	if o.storageTypes {
+		return schema.ImportSchemaAsStorage(s)
+	}
+	return schema.ImportSchema(s)
 }
 
 // changeNothing reports whether an import is the same without the options.

@@ -144,7 +144,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 	if err != nil {
 		return nil, err
 	}
-	s, err := readSchema(c, schema.ImportSchema)
+	s, err := readSchema(c, c.opts.schema)
 	if err != nil {
 		return nil, err
 	}

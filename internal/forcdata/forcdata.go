@@ -1,4 +1,4 @@
-// Package forcdata has functions of package cdevice that only package cdata calls, and that programs do not see.
+// Package forcdata has what package cdevice offers that only package cdata calls, and that programs do not see.
 package forcdata
 
 import (
@@ -11,3 +11,7 @@ import (
 // the release of the import do, in one object. It calls tooMany for a Release too many. It takes ownership of *arr, even
 // if it returns an error. Package cdevice sets it.
 var ImportRecordBatch func(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error)
+
+// StorageTypes is an option of imports of streams, a cdevice.ImportOption: extension types are not rebuilt, and the
+// metadata has their names. Package cdevice sets it.
+var StorageTypes any

@@ -36,6 +36,24 @@ func ImportSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.knownSchema(s) })
 }
 
+// ImportAsStorage is Import without extension types: a field has the type of the storage, and the name and the
+// parameters of the extension are in its metadata.
+func ImportAsStorage(s *abi.ArrowSchema) (arrow.Field, error) {
+	return consume(s, func(r *reader) (f arrow.Field, err error) {
+		r.storage = true
+		err = r.field(s, 0, &f)
+		return f, err
+	})
+}
+
+// ImportSchemaAsStorage is ImportSchema without extension types; see ImportAsStorage.
+func ImportSchemaAsStorage(s *abi.ArrowSchema) (*arrow.Schema, error) {
+	return consume(s, func(r *reader) (*arrow.Schema, error) {
+		r.storage = true
+		return r.knownSchema(s)
+	})
+}
+
 // release is a variable for tests, which count the calls and overwrite the memory that must not be
 // read any more.
 var release = bridge.CallSchemaRelease
@@ -65,6 +83,8 @@ type reader struct {
 	text  int    // bytes of formats, names and metadata
 	whole bool   // no pointer to a struct is NULL, and no struct is released
 	known *known // takes all that is read, unless nil
+	// storage leaves extension types in the metadata. The cache needs no mark of it: it keeps no extension types.
+	storage bool
 
 	chunk      []byte // of strings; what is written is not changed
 	nodesBelow int    // structs that were announced and not read yet
@@ -117,6 +137,10 @@ func (r *reader) field(s *abi.ArrowSchema, depth int, f *arrow.Field) error {
 		}
 	}
 	f.Nullable = s.Flags&abi.FlagNullable != 0
+	if r.storage {
+		f.Type, f.Metadata = dt, md
+		return nil
+	}
 	f.Type, f.Metadata, err = rebuild(dt, md)
 	return err
 }
