@@ -142,13 +142,17 @@ const counted = 1000
 // countedFor limits the count of slow operations.
 const countedFor = 50 * time.Millisecond
 
-// allocations returns how many one operation makes: the least of three counts, since the
-// runtime and other goroutines allocate meanwhile.
+// allocations returns how many one operation makes.
 func (s side) allocations() float64 {
-	n := counted
 	if elapsed, _ := s.turn(1); elapsed > float64(countedFor)/counted {
-		n = max(20, s.least, int(float64(countedFor)/elapsed)) // large batches outweigh what happens once
+		return s.allocationsOf(max(20, s.least, int(float64(countedFor)/elapsed))) // large batches outweigh what happens once
 	}
+	return s.allocationsOf(counted)
+}
+
+// allocationsOf counts the allocations of n operations: the least of three counts, since the runtime and other goroutines
+// allocate meanwhile.
+func (s side) allocationsOf(n int) float64 {
 	least := math.Inf(1)
 	for range 3 {
 		if s.prepare != nil {
