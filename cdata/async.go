@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 )
 
 // CreateAsyncDeviceStreamHandler fills *out with the callbacks of a new stream, for a producer of record
@@ -33,7 +34,7 @@ func CreateAsyncDeviceStreamHandler(ctx context.Context, queueSize uint64, out *
 		ctx = context.Background()
 	}
 	const mostRequested, mostReady = 1 << 20, 1 << 10
-	imported, err := cdevice.ImportAsync(ctx, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(out)), int(min(queueSize, mostRequested)), storageTypes)
+	imported, err := cdevice.ImportAsync(ctx, (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(out)), int(min(queueSize, mostRequested)), likeArrowGo)
 	must("CreateAsyncDeviceStreamHandler", err)
 	opened := make(chan AsyncRecordBatchStream, 1)
 	go func() {
@@ -118,7 +119,8 @@ func asyncError(err error) error {
 // left in the channel are the program's.
 //
 // It returns nil if all batches were delivered and if the consumer has cancelled, the error of the message
-// that ended the stream, or one that wraps the code, as a syscall.Errno, that a callback of the consumer returned.
+// that ended the stream, or one that wraps the code, as a syscall.Errno, that a callback of the consumer returned, such as
+// on_schema of a consumer that has ended before.
 // The consumer is told the errno of the error if it wraps one, or stands for one as context.Canceled does, and
 // EINVAL otherwise.
 //
@@ -179,6 +181,7 @@ func batchOf(m RecordMessage) (*cdevice.RecordBatch, error) {
 	if err != nil {
 		return nil, &messageError{err}
 	}
+	forcdata.CountNulls(batch)
 	if m.AdditionalMetadata.Len() == 0 {
 		return batch, nil
 	}

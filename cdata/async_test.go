@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowcdata "github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -183,6 +184,28 @@ func TestContextsEndAsyncStreams(t *testing.T) {
 			require.Eventually(t, func() bool { return live.Load() == 0 }, time.Minute, time.Millisecond, "the one that is read ahead, too")
 		})
 	}
+	t.Run("of arrow-go", func(t *testing.T) { // whose producer writes through NULL
+		cdevicetest.CheckLeaks(t)
+		ctx, cancel := context.WithCancel(background)
+		handler := new(cdata.CArrowAsyncDeviceStreamHandler)
+		opened := cdata.CreateAsyncDeviceStreamHandler(ctx, 5, handler)
+		messages, ended := make(chan cdata.RecordMessage), make(chan error, 1)
+		go func() { ended <- arrowcdata.ExportAsyncRecordBatchStream(rec.Schema(), messages, handler) }()
+		stream := <-opened
+		require.NoError(t, stream.Err)
+		for range 8 { // more than the channel has room for
+			messages <- cdata.RecordMessage{Record: outside(t, 1)}
+		}
+		cancel()
+		assert.NoError(t, <-ended)
+		var last cdata.RecordMessage
+		for last = range stream.Stream {
+			if last.Record != nil { // one that was taken before the channel was drained
+				last.Record.Release()
+			}
+		}
+		assert.ErrorIs(t, last.Err, context.Canceled)
+	})
 	t.Run("before the schema", func(t *testing.T) {
 		cdevicetest.CheckLeaks(t)
 		ctx, cancel := context.WithCancel(background)

@@ -21,13 +21,17 @@
 //     arrow.ErrInvalid or arrow.ErrNotImplemented, before it writes. arrow-go panics with a text, or with a nil
 //     dereference, and has then filled a part of the structs.
 //   - The structs to fill need not be zero.
-//   - An export reads no data: the null count of a slice whose nulls were not counted is -1, "unknown". arrow-go
-//     counts them, and two exports of one array race.
+//   - Nulls that were not counted are counted without a change of the array. arrow-go stores the count, so that two
+//     exports of one array race.
 //   - Slices of struct and sparse union columns have their own rows. arrow-go applies the offset twice.
 //   - Extension types over nested types, views, unions and dictionaries are laid out as their storage.
 //   - The field of an array is nullable. arrow-go's is not, even if the array has nulls.
 //   - The buffer lengths of a view array are freed. arrow-go leaks them.
-//   - The structs of one batch are in one allocation. Each may still be moved out, and released on any thread.
+//   - The structs of one batch are in one allocation, and hold the whole batch: a consumer that moves one column out and
+//     releases the rest keeps all columns. arrow-go's keeps the one.
+//   - Where the specification leaves a choice, the structs may differ: empty metadata is NULL, as is a bitmap without
+//     nulls; empty arrays have the offset 0; the values of a dictionary are nullable.
+//   - Each batch of a reader must have the types of the reader's schema. arrow-go passes on others of the same layout.
 //
 // Imports:
 //
@@ -38,6 +42,8 @@
 //     effect here.
 //   - Children and dictionaries are not released, only the root is, as the specification demands.
 //   - A record batch whose struct has nulls is an error. arrow-go drops them, so that null rows become values.
+//   - Names and metadata that are not UTF-8 or have a NUL, trees of more than 64 levels or 1,048,576 structs, more than 64 MiB
+//     of names and metadata or 65,536 pairs, and decimals of an impossible precision are errors, in exports too.
 //   - A null count of -1 without a bitmap stands for no nulls. arrow-go refuses it.
 //   - Ordered dictionaries, and the nullability and metadata of the fields of maps, survive.
 //   - "w:0", a fixed-size binary type of no bytes, is imported; arrow-go exports it, and refuses to import it.
@@ -47,13 +53,12 @@
 //
 // Streams:
 //
-//   - A reader that is dropped without a Release is collected with the C memory of its stream, as arrow-go's is; so is
-//     one whose stream is never read.
 //   - The stream is released at its end or first error, and not asked again: Read and Next return the same from then on.
 //   - Err is nil after the end, also if Read has returned io.EOF.
 //   - A failure or a panic of an exported reader, even before it has a schema, is an error of the stream. Its consumer
 //     is told the errno that the error wraps or stands for (context.Canceled is ECANCELED), otherwise EIO, as arrow-go's always is.
-//   - A NULL get_last_error is no text.
+//   - A NULL get_last_error is no text. arrow-go calls it.
+//   - A reader that reads its own exported stream in Next deadlocks.
 //   - Schema of an exported reader is called by the export, not by get_schema.
 //
 // Asynchronous streams:

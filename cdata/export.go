@@ -14,6 +14,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 )
 
 // ExportArrowSchema fills *out with a schema: a struct whose children are the fields. Its memory is C's, and
@@ -25,13 +27,15 @@ func ExportArrowSchema(schema *arrow.Schema, out *CArrowSchema) {
 }
 
 // ExportArrowRecordBatch fills *out, and *outSchema unless it is nil, with a record batch: a struct array
-// whose children are the columns. It copies nothing and reads no data.
+// whose children are the columns. It copies nothing.
 //
 // The exported struct holds the batch until its consumer releases it, on any thread; rb stays the caller's.
 // Memory of the Go heap is pinned until then: any allocator will do, and no program has to pin anything.
 //
 // *out and *outSchema need not be zero; they are written only on success. It panics if C cannot express
 // the batch, or rb or out is nil.
+//
+// Nulls that were not counted are counted, without a change of the array; nothing else reads its data.
 func ExportArrowRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) {
 	must("ExportArrowRecordBatch", exportRecordBatch(rb, out, outSchema))
 }
@@ -45,6 +49,7 @@ func exportRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrow
 		return err
 	}
 	defer batch.Release()
+	forcdata.CountNulls(batch)
 	return cdevice.ExportRecordBatch(batch, out, outSchema)
 }
 
@@ -82,6 +87,7 @@ func exportArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema) err
 		return err
 	}
 	defer wrapped.Release()
+	forcdata.CountNulls(wrapped)
 	return cdevice.ExportArray(wrapped, out, outSchema)
 }
 
@@ -102,7 +108,7 @@ func exportRecordReader(reader array.RecordReader, out *CArrowArrayStream) error
 	if argument.IsNil(reader) {
 		return fmt.Errorf("reader = nil, want a reader: %w", arrow.ErrInvalid)
 	}
-	r, err := cdevice.WrapRecordReader(reader, device.CPUDevice())
+	r, err := wrapReader(reader)
 	if err != nil {
 		r, err = cdevice.NewFailedRecordReader(device.CPU, err)
 	}
@@ -111,6 +117,16 @@ func exportRecordReader(reader array.RecordReader, out *CArrowArrayStream) error
 	}
 	defer r.Release()
 	return cdevice.ExportRecordReader(r, out)
+}
+
+// wrapReader returns an error also if the reader's Schema panics.
+func wrapReader(reader array.RecordReader) (r *cdevice.RecordReader, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fielderr.Panic(v)
+		}
+	}()
+	return forcdata.WrapRecordReader.(func(array.RecordReader) (*cdevice.RecordReader, error))(reader)
 }
 
 // must panics with the error of a function that returns none.

@@ -5,6 +5,7 @@ package cdata_test
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -83,4 +84,40 @@ func TestExportsPanicWithAnError(t *testing.T) {
 			do()
 		}()
 	}
+}
+
+// Nulls that nobody has counted are counted by an export, which changes nothing of the array: programs that import it may
+// then ask for the count on several goroutines.
+func TestExportsCountNulls(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	dt := arrow.StructOf(arrow.Field{Name: "x", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true})
+	whole, _, err := array.FromJSON(memory.DefaultAllocator, dt, strings.NewReader(`[{"x":[1]},null,{"x":null},{"x":[null,2]}]`))
+	require.NoError(t, err)
+	defer whole.Release()
+	part := array.NewSlice(whole, 1, 4)
+	defer part.Release()
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "s", Type: dt, Nullable: true}}, nil), []arrow.Array{part}, 3)
+	defer rec.Release()
+	unknown := part.Data().NullN()
+	require.Equal(t, -1, unknown)
+
+	a := new(cdata.CArrowArray)
+	checkCounts := func(s *abi.ArrowArray) {
+		x := abi.At[abi.ArrowArray](*abi.At[uintptr](s.Children))
+		values := abi.At[abi.ArrowArray](*abi.At[uintptr](x.Children))
+		assert.Equal(t, []int64{1, 2, 1}, []int64{s.NullCount, x.NullCount, values.NullCount})
+		assert.Equal(t, unknown, part.Data().NullN())
+	}
+	cdata.ExportArrowArray(part, a, nil)
+	checkCounts(arrayMirror(a))
+	cdata.ReleaseCArrowArray(a)
+	cdata.ExportArrowRecordBatch(rec, a, nil)
+	checkCounts(abi.At[abi.ArrowArray](*abi.At[uintptr](arrayMirror(a).Children)))
+	cdata.ReleaseCArrowArray(a)
+
+	rdr, err := array.NewRecordReader(rec.Schema(), []arrow.RecordBatch{rec})
+	require.NoError(t, err)
+	r := imported(t, exported(rdr))
+	require.True(t, r.Next())
+	assert.Equal(t, 1, r.RecordBatch().Column(0).Data().NullN())
 }

@@ -4,8 +4,10 @@ package cdata_test
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -140,6 +142,24 @@ func TestRootsOfBatches(t *testing.T) {
 	rec.Release()
 
 	a, s, live := exportedBatch(t)
+	bitmap := []byte{0b1111_0110}
+	buffers := []*byte{&bitmap[0]}
+	arrayMirror(a).Buffers, arrayMirror(a).NullCount = uintptr(unsafe.Pointer(&buffers[0])), -1
+	arrayMirror(a).Offset, arrayMirror(a).Length = 1, 2
+	rec, err = cdata.ImportCRecordBatch(a, s)
+	require.NoError(t, err, "none of its rows is null")
+	assert.Equal(t, []int64{2, 3}, valuesOf(rec))
+	rec.Release()
+	assert.Zero(t, live.Load())
+
+	a, s, live = exportedBatch(t)
+	arrayMirror(a).Buffers, arrayMirror(a).NullCount = uintptr(unsafe.Pointer(&buffers[0])), -1
+	_, err = cdata.ImportCRecordBatch(a, s)
+	assert.ErrorContains(t, err, "null_count = -1, want 0 for a record batch", "row 0 is null")
+	assert.Zero(t, live.Load())
+	runtime.KeepAlive(buffers)
+
+	a, s, live = exportedBatch(t)
 	arrayMirror(a).NullCount = 1
 	_, err = cdata.ImportCRecordBatch(a, s)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdata"
@@ -21,13 +22,23 @@ var errSource = errors.New("disk on fire")
 // numbers is a batch of one column of int64, in memory of the Go heap.
 func numbers(t *testing.T, values ...int64) arrow.RecordBatch {
 	t.Helper()
-	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	defer b.Release()
-	b.Field(0).(*array.Int64Builder).AppendValues(values, nil)
-	rec := b.NewRecordBatch()
+	rec := numbersIn(memory.DefaultAllocator, values)
 	t.Cleanup(rec.Release)
 	return rec
+}
+
+// outside is a batch of numbers in memory of C, which arrow-go's package can export. It is the caller's.
+func outside(t *testing.T, values ...int64) arrow.RecordBatch {
+	t.Helper()
+	return numbersIn(mallocator.NewMallocator(), values)
+}
+
+func numbersIn(mem memory.Allocator, values []int64) arrow.RecordBatch {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
+	b := array.NewRecordBuilder(mem, schema)
+	defer b.Release()
+	b.Field(0).(*array.Int64Builder).AppendValues(values, nil)
+	return b.NewRecordBatch()
 }
 
 // valuesOf are the values of a batch of numbers.

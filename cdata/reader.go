@@ -25,9 +25,9 @@ import (
 // is dropped without a Release is collected, and then releases the stream, but not the record batch of a stream
 // that was not read to its end.
 //
-// An error that the producer reported wraps its code as a syscall.Errno.
+// An error that the producer reported wraps its code as a syscall.Errno, if it is positive.
 func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio.Reader, error) {
-	from, err := cdevice.ImportRecordReader(stream, storageTypes)
+	from, err := cdevice.ImportRecordReader(stream, likeArrowGo)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio
 	return r, nil
 }
 
-var storageTypes = forcdata.StorageTypes.(cdevice.ImportOption)
+var likeArrowGo = forcdata.LikeArrowGo.(cdevice.ImportOption)
 
 // ImportCArrayStream is [ImportCRecordReader], and panics if that returns an error.
 //

@@ -262,4 +262,9 @@ func TestPanicsOfReaders(t *testing.T) {
 	r := imported(t, exported(src))
 	assert.False(t, r.Next())
 	assert.ErrorContains(t, r.Err(), "disk on fire")
+
+	src = newSource(t, numbers(t, 1))
+	src.schema = func() *arrow.Schema { panic(errSource) }
+	_, err := cdata.ImportCRecordReader(exported(src), nil)
+	assert.ErrorContains(t, err, "disk on fire")
 }

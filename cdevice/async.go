@@ -58,7 +58,8 @@ type AsyncStream struct {
 //   - request is called inside on_schema, for as many batches as queueSize says, and afterwards for
 //     one more after each batch that the reader takes: slow reading holds the producer back.
 //   - extract_data of a task is called exactly once, by the goroutine that reads the batch, or with
-//     NULL if the batch is dropped.
+//     NULL if the batch is dropped. The producer of arrow-go's cdata (v18.8) crashes then; package cdata of this module
+//     extracts the batch all the same.
 //   - cancel is called at most once, if the stream ends on this side: by the last Release of the
 //     reader, Close, the end of ctx, or a batch that is malformed or could not be extracted.
 //   - request and cancel are called by one goroutine at a time, never inside on_error and release,

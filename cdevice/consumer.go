@@ -206,7 +206,7 @@ func (c *consumer) refuse(err error) int {
 	return errnoOf(err)
 }
 
-// OnNextTask moves the task into the queue. A task that is not queued is extracted with NULL here.
+// OnNextTask moves the task into the queue. A task that is not queued is dropped here.
 func (c *consumer) OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int {
 	md, err := schema.ReadMetadata("ArrowAsyncDeviceStreamHandler.on_next_task.metadata", metadata)
 	if err == nil && task != nil && task.ExtractData == 0 {
@@ -214,7 +214,7 @@ func (c *consumer) OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int {
 	}
 	kept, code := c.arrived(task, md, err)
 	if task != nil && task.ExtractData != 0 && !kept {
-		bridge.CallExtractData(task, nil)
+		c.dropTask(task)
 	}
 	if task == nil || code != 0 {
 		c.settle()
@@ -306,14 +306,26 @@ func (c *consumer) stop(err error) {
 	})
 }
 
-// drop extracts with NULL the tasks that are ready.
+// drop drops the tasks that are ready.
 func (c *consumer) drop() {
 	c.mu.Lock()
 	tasks := c.tasks.PopAll()
 	c.mu.Unlock()
 	for _, ready := range tasks {
 		task := ready.task
-		bridge.CallExtractData(&task, nil)
+		c.dropTask(&task)
+	}
+}
+
+// dropTask extracts a task with NULL.
+func (c *consumer) dropTask(task *abi.ArrowAsyncTask) {
+	if !c.opts.likeArrowGo {
+		bridge.CallExtractData(task, nil)
+		return
+	}
+	out := new(abi.ArrowDeviceArray)
+	if code := bridge.CallExtractData(task, out); code == 0 && out.Array.Release != 0 {
+		bridge.CallArrayRelease(&out.Array)
 	}
 }
 

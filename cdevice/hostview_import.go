@@ -5,11 +5,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
-	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
-
-func init() { forcdata.ImportRecordBatch = importView }
 
 // importedView is a host view of an import of which there is no other object, in one allocation.
 type importedView struct {
@@ -21,6 +18,7 @@ type importedView struct {
 func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error) {
 	var in cstruct.Input
 	in.SetPlain(arr)
+	in.CountsNulls = true
 	if err := cstruct.CheckTop(&in); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -28,14 +27,12 @@ type importOptions struct {
 
 	cpuAccessible bool // WithCPUAccessible
 	afterEvent    bool // WithReleaseAfterEvent
-	storageTypes  bool // forcdata.StorageTypes
+	likeArrowGo   bool // forcdata.LikeArrowGo
 }
-
-func init() { forcdata.StorageTypes = ImportOption(func(o *importOptions) { o.storageTypes = true }) }
 
 // schema imports the schema of a stream.
 func (o *importOptions) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
-	if o.storageTypes {
+	if o.likeArrowGo {
 		return schema.ImportSchemaAsStorage(s)
 	}
 	return schema.ImportSchema(s)

@@ -168,6 +168,10 @@ func sameTypes(batch, stream *arrow.Schema) error {
 // runs on a goroutine of its own, as the iterator of [NewRecordReader] does. A program's own reader that uses
 // iter.Pull must not be wrapped, if C reads or releases the stream: Go ends the process then.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
+	return wrapRecordReader(rdr, dev, false)
+}
+
+func wrapRecordReader(rdr array.RecordReader, dev device.Device, counts bool) (*RecordReader, error) {
 	if argument.IsNil(rdr) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
 	}
@@ -185,7 +189,7 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
-	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev}
+	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev, counts: counts}
 	t := dev.ID().Type
 	check := func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	if reflect.TypeOf(rdr) == pulledReader() {

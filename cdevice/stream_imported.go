@@ -224,6 +224,7 @@ func (c *cStream) next() (*cstruct.Input, error) {
 	in := &c.in
 	*in = cstruct.Input{}
 	c.given(in)
+	in.CountsNulls = c.opts.likeArrowGo
 	if in.Array.Release == 0 {
 		return nil, io.EOF
 	}

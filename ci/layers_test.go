@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
-	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/forcdata", "internal/live", "internal/schema"},
+	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/fielderr", "internal/forcdata", "internal/live", "internal/schema"},
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {

@@ -42,7 +42,7 @@ func acceptsBatch(p *layout.Plan, in *Input) bool {
 	if in.ID.Type == device.CPU && in.Event != 0 {
 		return false // see checkEvent
 	}
-	return checkBatchRoot(root, len(p.Flat)) == nil && acceptsColumns(p, root)
+	return checkBatchRoot(in, len(p.Flat)) == nil && acceptsColumns(p, root)
 }
 
 // acceptsColumns reports whether the columns of a batch are arrays of the plan.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -75,7 +76,8 @@ func hasBuffers(nodes []tree.Node) bool {
 
 // checkBatchRoot checks the struct array of a record batch. Only its columns are imported, cut to its
 // offset and length, so the struct must not have nulls.
-func checkBatchRoot(a *abi.ArrowArray, columns int) error {
+func checkBatchRoot(in *Input, columns int) error {
+	a := in.Array
 	if err := checkRange(a); err != nil {
 		return err
 	}
@@ -86,13 +88,23 @@ func checkBatchRoot(a *abi.ArrowArray, columns int) error {
 		return fielderr.Invalid(fielderr.OpImport, "buffers", fielderr.Hex(a.Buffers), "an array of 1 pointer")
 	}
 	bitmap := *abi.At[uintptr](a.Buffers)
-	if a.NullCount > 0 || a.NullCount < tree.UnknownNulls || a.NullCount == tree.UnknownNulls && bitmap != 0 {
+	nulls := a.NullCount
+	if nulls == tree.UnknownNulls && (bitmap == 0 || in.CountsNulls && allSet(bitmap, a.Offset, a.Length)) {
+		nulls = 0
+	}
+	if nulls != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch")
 	}
 	if a.Dictionary != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), "NULL for a record batch")
 	}
 	return checkChildren(a, columns, "a record batch")
+}
+
+// allSet reports whether a bitmap in memory of the CPU has no zero in a range.
+func allSet(bitmap uintptr, offset, length int64) bool {
+	bytes := abi.Slice[byte](bitmap, int((offset+length)/8+1))
+	return bitutil.CountSetBits(bytes, int(offset), int(length)) == int(length)
 }
 
 func checkChildren(a *abi.ArrowArray, want int, what any) error {

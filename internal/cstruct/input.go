@@ -14,6 +14,8 @@ type Input struct {
 	ID    device.ID       // as in the struct; see Locate
 	Event uintptr
 	Names *StructNames
+	// CountsNulls allows to read the bitmap of a record batch, in memory of the CPU, whose null count is unknown.
+	CountsNulls bool
 }
 
 // StructNames has the names of a kind of struct, and of the arrays in it, in errors.

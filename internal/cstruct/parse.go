@@ -21,7 +21,7 @@ func parseColumns(in *Input, s *arrow.Schema) ([]tree.Node, error) {
 		return nil, err
 	}
 	root := in.Array
-	if err := checkBatchRoot(root, s.NumFields()); err != nil {
+	if err := checkBatchRoot(in, s.NumFields()); err != nil {
 		return nil, fielderr.Within(in.Names.root(0), err)
 	}
 	nodes := make([]tree.Node, count)

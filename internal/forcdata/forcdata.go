@@ -1,4 +1,5 @@
-// Package forcdata has what package cdevice offers that only package cdata calls, and that programs do not see.
+// Package forcdata has what package cdevice offers that only package cdata calls, and that programs do not see: what
+// arrow-go's package does, and the specification does not ask for. Package cdevice sets the variables.
 package forcdata
 
 import (
@@ -9,9 +10,18 @@ import (
 
 // ImportRecordBatch makes a record batch of arrow-go of a C struct of memory of the CPU: what an import, a host view and
 // the release of the import do, in one object. It calls tooMany for a Release too many. It takes ownership of *arr, even
-// if it returns an error. Package cdevice sets it.
+// if it returns an error.
 var ImportRecordBatch func(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error)
 
-// StorageTypes is an option of imports of streams, a cdevice.ImportOption: extension types are not rebuilt, and the
-// metadata has their names. Package cdevice sets it.
-var StorageTypes any
+// LikeArrowGo is an option of imports of streams, a cdevice.ImportOption. Extension types are not rebuilt, and the metadata
+// has their names; nulls of a record batch that its producer has not counted are counted; and an asynchronous task that
+// is not wanted is extracted into a struct, since arrow-go's producer writes through NULL.
+var LikeArrowGo any
+
+// CountNulls counts the nulls of a wrapped *cdevice.RecordBatch or *cdevice.Array that nobody has counted, before it is
+// exported.
+var CountNulls func(item any)
+
+// WrapRecordReader is cdevice.WrapRecordReader for the CPU, a func(array.RecordReader) (*cdevice.RecordReader, error), with
+// CountNulls for each batch.
+var WrapRecordReader any
