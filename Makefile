@@ -8,7 +8,7 @@ TEST = $(GO) test -timeout 30m -vet=off -ldflags=-w -parallel 4
 # Those whose tests take longest are first, so that others run beside them.
 CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
-SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-distributed test-sql test-programs
+SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-sql test-programs test-distributed
 
 .PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
