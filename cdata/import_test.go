@@ -102,6 +102,16 @@ func TestImportsTakeTheStructs(t *testing.T) {
 
 			_, err = imp(a, s)
 			assert.ErrorIs(t, err, cdevice.ErrReleased, "and not the end of the process")
+
+			a, s, live = exportedBatch(t)
+			cdata.ReleaseCArrowSchema(s)
+			if got, err = imp(a, s); err != nil { // where the schema is imported
+				assert.Nil(t, got)
+				assert.True(t, isReleased(a, s))
+			} else {
+				got.Release()
+			}
+			assert.Zero(t, live.Load())
 			_, err = imp(nil, nil)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 		})

@@ -277,6 +277,29 @@ func waitingKinds(t *testing.T, m *cudatest.Machine, stuck device.Stream) map[st
 	return all
 }
 
+// A reader of batches in page-locked or managed memory is exported with that memory's device, for which a release waits. No
+// objects are listed here: then, structs of memory of the CPU are filled on a shorter way.
+func TestGPUWrappedReadersKeepTheirDevice(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, mem := range hostAllocators(t, m.GPUs[0]) {
+			rec := columnsOf(mem, 1, 1000, false)
+			rdr, err := array.NewRecordReader(rec.Schema(), []arrow.RecordBatch{rec})
+			require.NoError(t, err)
+			rec.Release()
+			r, err := cdevice.WrapRecordReader(rdr, mem.Device())
+			require.NoError(t, err)
+			rdr.Release()
+			s := export(t, r)
+			in, err := cdevice.ImportRecordReader(s)
+			require.NoError(t, err)
+			if assert.True(t, in.Next(), "%v", in.Err()) {
+				assert.Equal(t, mem.Device().ID(), in.RecordBatch().DeviceID())
+			}
+			in.Release()
+		}
+	})
+}
+
 // Released memory of every kind that waits for pending work is counted. (Tests of internal/gpu have its limit.)
 func TestWaitingMemoryIsCounted(t *testing.T) {
 	checkLeaks(t)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/endian"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 
@@ -101,6 +102,8 @@ func TestExportOnceRefuses(t *testing.T) {
 	refused("a nil record batch", (*record)(nil), nil)
 	refused("another schema", rec, numbers(2).schema)
 	refused("no schema", &record{columns: rec.columns, rows: 3}, nil)
+	foreign := rec.schema.WithEndianness(endian.NonNativeEndian)
+	refused("the byte order of another machine", &record{schema: foreign, columns: rec.columns, rows: 3}, nil)
 	refused("no columns", &record{schema: rec.schema, rows: 3}, nil)
 	refused("a column less", &record{schema: rec.schema, columns: rec.columns[:1], rows: 3}, nil)
 	refused("other rows", &record{schema: rec.schema, columns: rec.columns, rows: 2}, nil)
