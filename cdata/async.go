@@ -127,7 +127,7 @@ func asyncError(err error) error {
 // It takes ownership of *handler, even if it returns an error.
 func ExportAsyncRecordBatchStream(schema *arrow.Schema, stream <-chan RecordMessage, handler *CArrowAsyncDeviceStreamHandler) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // ends a wait for a message that nobody has requested
+	defer cancel() // interrupts the read of a message that is taken ahead
 	r, err := readerOf(ctx, schema, stream)
 	if err != nil {
 		return fmt.Errorf("cdata: ExportAsyncRecordBatchStream: %w", err)

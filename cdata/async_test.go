@@ -14,6 +14,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowcdata "github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -73,6 +75,31 @@ func TestAsyncStreams(t *testing.T) {
 		assert.NoError(t, <-a.ended)
 		assert.Zero(t, live.Load(), "the producer takes the references")
 	}
+}
+
+// A program may send as much before it reads as with arrow-go's package: the queue, as many more in the channel, and one
+// on the way there.
+func TestAsyncStreamsBufferTheirQueueTwice(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const queue, most = 5, 2*5 + 1
+	rec := numbers(t, 1)
+	a := newAsync(background, queue, rec.Schema())
+	stream := <-a.consumer
+	for range most {
+		rec.Retain()
+		select {
+		case a.to <- cdata.RecordMessage{Record: rec}:
+		case <-time.After(time.Minute):
+			t.Fatal("the producer takes no more")
+		}
+	}
+	close(a.to)
+	for range most {
+		m := <-stream.Stream
+		require.NoError(t, m.Err)
+		m.Record.Release()
+	}
+	assert.NoError(t, <-a.ended)
 }
 
 func TestErrorsOfAsyncStreams(t *testing.T) {
@@ -192,11 +219,12 @@ func TestContextsEndAsyncStreams(t *testing.T) {
 		handler := new(cdata.CArrowAsyncDeviceStreamHandler)
 		opened := cdata.CreateAsyncDeviceStreamHandler(ctx, 5, handler)
 		messages, ended := make(chan cdata.RecordMessage), make(chan error, 1)
+		mem := memory.NewCheckedAllocator(mallocator.NewMallocator()) // arrow-go's pins nothing
 		go func() { ended <- arrowcdata.ExportAsyncRecordBatchStream(rec.Schema(), messages, handler) }()
 		stream := <-opened
 		require.NoError(t, stream.Err)
-		for range 8 { // more than the channel has room for
-			messages <- cdata.RecordMessage{Record: outside(t, 1)}
+		for range 11 { // five in the channel, one on the way there, five that are ready and will be dropped
+			messages <- cdata.RecordMessage{Record: numbersIn(mem, []int64{1})}
 		}
 		cancel()
 		assert.NoError(t, <-ended)
@@ -207,6 +235,7 @@ func TestContextsEndAsyncStreams(t *testing.T) {
 			}
 		}
 		assert.ErrorIs(t, last.Err, context.Canceled)
+		require.Eventually(t, func() bool { return mem.CurrentAlloc() == 0 }, time.Minute, time.Millisecond, "dropped tasks are released")
 	})
 	t.Run("before the schema", func(t *testing.T) {
 		cdevicetest.CheckLeaks(t)

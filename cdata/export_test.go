@@ -86,8 +86,8 @@ func TestExportsPanicWithAnError(t *testing.T) {
 	}
 }
 
-// Nulls that nobody has counted are counted by an export, which changes nothing of the array: programs that import it may
-// then ask for the count on several goroutines.
+// An export counts the nulls of a slice and does not change the slice. So programs that import it may ask for the count on several
+// goroutines.
 func TestExportsCountNulls(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	dt := arrow.StructOf(arrow.Field{Name: "x", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true})

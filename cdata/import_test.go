@@ -4,19 +4,21 @@ package cdata_test
 
 import (
 	"errors"
-	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdata"
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // counted is a batch of numbers whose releases are counted.
@@ -140,6 +142,9 @@ func TestImportsOfSchemas(t *testing.T) {
 	cdata.ReleaseCArrowArray(a)
 }
 
+// firstIsNull is the buffers of a struct array whose first element is null. A variable of a function could move.
+var firstIsNull = [1]*byte{&[]byte{0b1111_1110}[0]}
+
 // The rows in front of a batch belong to no column; nulls of the struct itself would be lost.
 func TestRootsOfBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -152,9 +157,7 @@ func TestRootsOfBatches(t *testing.T) {
 	rec.Release()
 
 	a, s, live := exportedBatch(t)
-	bitmap := []byte{0b1111_0110}
-	buffers := []*byte{&bitmap[0]}
-	arrayMirror(a).Buffers, arrayMirror(a).NullCount = uintptr(unsafe.Pointer(&buffers[0])), -1
+	arrayMirror(a).Buffers, arrayMirror(a).NullCount = uintptr(unsafe.Pointer(&firstIsNull)), -1
 	arrayMirror(a).Offset, arrayMirror(a).Length = 1, 2
 	rec, err = cdata.ImportCRecordBatch(a, s)
 	require.NoError(t, err, "none of its rows is null")
@@ -163,15 +166,45 @@ func TestRootsOfBatches(t *testing.T) {
 	assert.Zero(t, live.Load())
 
 	a, s, live = exportedBatch(t)
-	arrayMirror(a).Buffers, arrayMirror(a).NullCount = uintptr(unsafe.Pointer(&buffers[0])), -1
+	arrayMirror(a).Buffers, arrayMirror(a).NullCount = uintptr(unsafe.Pointer(&firstIsNull)), -1
 	_, err = cdata.ImportCRecordBatch(a, s)
 	assert.ErrorContains(t, err, "null_count = -1, want 0 for a record batch", "row 0 is null")
 	assert.Zero(t, live.Load())
-	runtime.KeepAlive(buffers)
 
 	a, s, live = exportedBatch(t)
 	arrayMirror(a).NullCount = 1
 	_, err = cdata.ImportCRecordBatch(a, s)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.Zero(t, live.Load())
+}
+
+// Batches of a stream with nulls that were not counted: their producer exports struct arrays.
+func TestRootsOfStreams(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	dt := arrow.StructOf(numbers(t).Schema().Fields()...)
+	whole, _, err := array.FromJSON(memory.DefaultAllocator, dt, strings.NewReader(`[{"n":1},{"n":2},null]`))
+	require.NoError(t, err)
+	defer whole.Release()
+	field := arrow.Field{Type: dt, Nullable: true}
+	arrays, err := cdevice.NewArrayReader(field, device.CPU, func(yield func(*cdevice.Array, error) bool) {
+		for end := range int64(2) { // no row is null, and one
+			part := array.NewSlice(whole, 1, end+2)
+			a, err := cdevice.WrapArray(part, device.CPUDevice())
+			part.Release()
+			more := yield(a, err)
+			a.Release()
+			if !more {
+				return
+			}
+		}
+	})
+	require.NoError(t, err)
+	defer arrays.Release()
+	s := new(cdata.CArrowArrayStream)
+	require.NoError(t, cdevice.ExportArrayReader(arrays, s))
+	r := imported(t, s)
+	require.True(t, r.Next(), "%v", r.Err())
+	assert.Equal(t, []int64{2}, valuesOf(r.RecordBatch()))
+	assert.False(t, r.Next())
+	assert.ErrorContains(t, r.Err(), "null_count = -1, want 0 for a record batch")
 }

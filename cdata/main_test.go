@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdata"
@@ -27,12 +26,7 @@ func numbers(t *testing.T, values ...int64) arrow.RecordBatch {
 	return rec
 }
 
-// outside is a batch of numbers in memory of C, which arrow-go's package can export. It is the caller's.
-func outside(t *testing.T, values ...int64) arrow.RecordBatch {
-	t.Helper()
-	return numbersIn(mallocator.NewMallocator(), values)
-}
-
+// numbersIn is a batch of numbers that is the caller's.
 func numbersIn(mem memory.Allocator, values []int64) arrow.RecordBatch {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
 	b := array.NewRecordBuilder(mem, schema)

@@ -241,7 +241,7 @@ func TestErrorsOfStreams(t *testing.T) {
 	})
 }
 
-// An exported reader is retained, as arrow-go does, whatever its comment says.
+// An export retains the reader, as arrow-go's does; the comment of the latter denies it.
 func TestExportedReadersAreRetained(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	src := newSource(t, numbers(t, 1))
