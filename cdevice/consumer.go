@@ -317,7 +317,7 @@ func (c *consumer) drop() {
 	}
 }
 
-// dropTask extracts a task with NULL.
+// dropTask extracts a task with NULL, or, for forcdata.LikeArrowGo, into a struct that it releases.
 func (c *consumer) dropTask(task *abi.ArrowAsyncTask) {
 	if !c.opts.likeArrowGo {
 		bridge.CallExtractData(task, nil)

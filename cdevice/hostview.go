@@ -92,7 +92,7 @@ type viewer struct {
 	shared bool
 }
 
-// viewers has viewers that are not used, with what is left of their slabs.
+// viewers has the unused viewers, with the rest of their slabs.
 var viewers = sync.Pool{New: func() any { return new(viewer) }}
 
 // end makes v ready for another use.

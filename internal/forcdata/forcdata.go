@@ -14,12 +14,11 @@ import (
 var ImportRecordBatch func(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error)
 
 // LikeArrowGo is an option of imports of streams, a cdevice.ImportOption. Extension types are not rebuilt, and the metadata
-// has their names; nulls of a record batch that its producer has not counted are counted; and an asynchronous task that
-// is not wanted is extracted into a struct, since arrow-go's producer writes through NULL.
+// has their names; an unknown null count of a record batch is counted; a dropped asynchronous task is extracted into a struct,
+// since arrow-go's producer writes through NULL.
 var LikeArrowGo any
 
-// CountNulls counts the nulls of a wrapped *cdevice.RecordBatch or *cdevice.Array that nobody has counted, before it is
-// exported.
+// CountNulls sets the null counts that are unknown, of a wrapped *cdevice.RecordBatch or *cdevice.Array, before the export.
 var CountNulls func(item any)
 
 // WrapRecordReader is cdevice.WrapRecordReader for the CPU, a func(array.RecordReader) (*cdevice.RecordReader, error), with
