@@ -94,13 +94,15 @@ func repositoryFiles(t *testing.T) map[string]string {
 // badLinks returns the links of a page that lead nowhere, and the names of files and tests that are not there.
 func badLinks(files map[string]string, page, content string) (problems []string) {
 	for _, m := range linkPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(content, ""), -1) {
-		target := m[1] + m[2]
+		target, isOwn := strings.CutPrefix(m[1]+m[2], "https://github.com/arrowdevice/arrowdevice/blob/main/")
 		if strings.Contains(target, "://") {
 			continue
 		}
 		name, anchor, hasAnchor := strings.Cut(target, "#")
 		file := page
-		if name != "" {
+		if isOwn { // of a page that is published elsewhere, too
+			file = name
+		} else if name != "" {
 			file = path.Join(path.Dir(page), name)
 		}
 		text, ok := files[file]

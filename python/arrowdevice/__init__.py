@@ -24,6 +24,10 @@ from ._objects import Array, RecordBatch, RecordReader, Schema
 
 __all__ = ["Array", "Cancelled", "Error", "Extension", "Panic", "RecordBatch", "RecordReader", "Schema", "load"]
 
+# The version of a release stands here, in CHANGELOG.md, and in the tag: ci/release compares them.
+__version__ = "0.1.0"
+
+
 def _publish(module, names):
     """Makes some classes show themselves as those of a module that has them: this one, or that of a wheel."""
     for name in names:

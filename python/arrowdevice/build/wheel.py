@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .. import __version__
 from . import archive, golang, sources, tags
 from .errors import BuildError
 from .project import metadata
@@ -74,7 +75,7 @@ def _info(project, package, info, tag):
         own = golang.files_of_licence(package.folder) or golang.files_of_licence(package.module)
     licences = {file.name: file.read_bytes() for file in own}
     licences.update((path, file.read_bytes()) for path, file in golang.licences(package))
-    wheel = f"Wheel-Version: 1.0\nGenerator: arrowdevice.build\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    wheel = f"Wheel-Version: 1.0\nGenerator: arrowdevice.build {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
     return {
         f"{info}/METADATA": metadata(project, sorted(licences)).encode(),
         f"{info}/WHEEL": wheel.encode(),
