@@ -10,7 +10,7 @@ CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-sql test-programs test-distributed
 
-.PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
+.PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc release wheels faults soak fuzz bench bench-quick bench-peers clean
 
 help: ## the targets
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / && !seen[$$1]++ { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,11 +47,11 @@ test-programs:
 	integration/programs/run.sh
 
 check: ## what must pass before a change lands
-	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang
+	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang wheels
 	$(MAKE) --no-print-directory test
 
 ##@ Static checks
-lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler, ruff, shellcheck
+lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler, ruff, shellcheck, actionlint
 	@unformatted=$$(gofmt -l . | grep -v '^build/'); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	ci/format-c --check
 	$(GO) vet ./...
@@ -59,7 +59,8 @@ lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler
 	$(GO) -C examples/sql vet -tags=duckdb_arrow ./...
 	$(GO) -C examples/sql tool -modfile=../../ci/tools/go.mod staticcheck -tags=duckdb_arrow ./...
 	tools=$$(dirname "$$(ci/venv ci/tools/requirements.txt)") && $$tools/ruff check --quiet && $$tools/shellcheck \
-		$$(grep -rlE '^#!/(usr/)?bin/(env )?(ba)?sh$$' --exclude-dir=build --exclude-dir=.git .)
+		$$(grep -rlE '^#!/(usr/)?bin/(env )?(ba)?sh$$' --exclude-dir=build --exclude-dir=.git .) && \
+		$(GO) tool -modfile=ci/tools/go.mod actionlint -shellcheck $$tools/shellcheck
 
 format-c: ## the C and C++ sources, as .clang-format says
 	ci/format-c
@@ -102,6 +103,13 @@ libcudf: ## the kit's programs for libcudf, built, and run as far as they need n
 
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h
 	memory/cudaalloc/gorgonia/test.sh
+
+##@ Releases
+release: ## the files of a release, judged, in build/release
+	ci/release/build
+
+wheels: ## those of the Python package only
+	ci/release/build wheels
 
 ##@ Long searches
 JOBS ?= 2
