@@ -10,7 +10,7 @@ CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-sql test-programs test-distributed
 
-.PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc release wheels faults soak fuzz bench bench-quick bench-peers clean
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(MAKEFILE_LIST)) # all targets
 
 help: ## the targets
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / && !seen[$$1]++ { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,23 @@ asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
 clang: ## the packages with C, compiled by clang
 	CC=$(CURDIR)/ci/clang $(GO) build ./internal/abi ./internal/bridge ./internal/cuda ./pyextension/internal/capi
 	$(MAKE) --no-print-directory cc CC=ci/clang
+
+##@ Other processors
+# Those in which C and Go share memory, and one for each way in which tests start programs.
+ARM64_SAMPLE = ./internal/abi ./internal/bridge ./internal/handle ./internal/live ./internal/refcount
+
+arm64: ## a sample of the tests as programs of linux/arm64, which qemu-user runs; apt-get installs it and a cross compiler
+	ci/arm64/go version
+	ci/arm64/lacks/check
+	ci/arm64/go vet $(ARM64_SAMPLE) ./device/... ./cdevice ./share ./cudasim
+	ci/arm64/go test -vet=off -ldflags=-w -short $(ARM64_SAMPLE)
+
+# qemu takes 5 to 10 times as long. -p 1: the tests of a package are bounds of time enough.
+test-arm64: ## all Go tests but those that need Python, in the same way (half an hour)
+	ci/arm64/go version
+	ci/arm64/lacks/check
+	ci/arm64/go vet ./...
+	ci/arm64/go test -timeout 60m -vet=off -ldflags=-w -short -p 1 $(CHECKED) ./cudasim/... ./ci/rules
 
 ##@ GPUs
 cudasim: ## the simulated CUDA driver, for any program; prints its path

@@ -5,7 +5,6 @@ package cdata_test
 import (
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // imported is the reader of a stream, released at the end of the test.
@@ -134,7 +134,7 @@ func TestReleasesTooManyAreReported(t *testing.T) {
 		return
 	}
 	for trace, want := range map[string]int{"1": 1, "0": 0} {
-		child := exec.Command(os.Args[0], "-test.run=^TestReleasesTooManyAreReported$")
+		child := emulated.Command(os.Args[0], "-test.run=^TestReleasesTooManyAreReported$")
 		child.Env = append(os.Environ(), "CDATA_CHILD=1", "CDEVICE_TRACE="+trace)
 		out, err := child.CombinedOutput()
 		require.NoError(t, err, "%s", out)

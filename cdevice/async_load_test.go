@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // hammeredEnv is set where a hammer test runs under load: how many streams it makes.
@@ -53,7 +54,7 @@ func TestAsyncHammersOnOneCoreUnderLoad(t *testing.T) {
 	ctx, cancel := context.WithTimeout(background, 3*time.Minute)
 	defer cancel()
 	for _, test := range []string{"TestAsyncHammer", "TestAsyncHammerOfTheProducer"} {
-		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$", "-test.v")
+		cmd := emulated.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$", "-test.v")
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", hammeredEnv+"=400")
 		output, err := onOneCore(cmd)
 		require.NoError(t, err, "%s", output)

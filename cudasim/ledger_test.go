@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // inLedger is what the ledger of a process with that report has, apart from the process.
@@ -80,7 +81,7 @@ func TestLedger(t *testing.T) {
 			folder := t.TempDir()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, program, c.name)
+			cmd := emulated.CommandContext(ctx, program, c.name)
 			cmd.Env = append(os.Environ(), "CUDASIM=ledger="+folder)
 			out, err := cmd.Output()
 			assert.ErrorContains(t, err, "killed")

@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // rules is a program in C, built against a library.
@@ -72,7 +74,7 @@ func (r rules) runWith(t testing.TB, lib, options string, args ...string) (out [
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.program, args...)
+	cmd := emulated.CommandContext(ctx, r.program, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib), "CDEVICE_CUDA_DRIVER="+lib, "CUDASIM="+options,
 		"RULE_SECONDS=60")
 	return cmd.CombinedOutput()
@@ -275,7 +277,7 @@ func runsUnderThreadSanitizer(dir string) error {
 	if err := exec.Command(cc.command[0], args...).Run(); err != nil {
 		return err
 	}
-	return exec.Command(program).Run()
+	return emulated.Command(program).Run()
 }
 
 // environment tests what a machine takes from its process, and leaves there.

@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 )
 
@@ -30,7 +31,7 @@ func isolated(t *testing.T, namespaces uintptr, user int) func(*exec.Cmd) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	probe := exec.Command(self, "-test.run=^$")
+	probe := emulated.Command(self, "-test.run=^$")
 	change(probe)
 	if err := probe.Run(); err != nil {
 		t.Skip("namespaces of a user's own are not permitted here: ", err)

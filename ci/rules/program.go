@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // rule is a line of rules --list.
@@ -32,7 +33,7 @@ func build(root, folder string) (program, error) {
 }
 
 func (p program) list() (list []rule, err error) {
-	out, err := exec.Command(string(p), "--list").Output()
+	out, err := emulated.Command(string(p), "--list").Output()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (p program) run(driver, options string, names ...string) (string, error) {
 	if len(names) == 0 {
 		names = []string{"all"}
 	}
-	cmd := exec.Command(string(p), names...)
+	cmd := emulated.Command(string(p), names...)
 	cmd.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM="+options)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 const root = "../.."
@@ -76,7 +76,7 @@ func TestDifferencesAreReported(t *testing.T) {
 	driver, err := cudasim.Build()
 	require.NoError(t, err)
 	wrong := filepath.Join(t.TempDir(), "libwrong.so")
-	out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", wrong, "testdata/wrong.c",
+	out, err := emulated.Compiler("-shared", "-fPIC", "-o", wrong, "testdata/wrong.c",
 		"-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver)).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := p.run(wrong, "devices=2", "an_event_never_recorded_is_complete", "an_event_is_pending_until_its_stream_gets_there",

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/cudasim/cudasimtest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
@@ -123,7 +123,7 @@ const doCrash = "CUDASIMTEST_CRASH"
 // crash runs TestCrash in another process, and returns what it printed if it failed.
 func crash(t *testing.T, wrong bool) []string {
 	t.Helper()
-	test := exec.Command(os.Args[0], "-test.run=^TestCrash$")
+	test := emulated.Command(os.Args[0], "-test.run=^TestCrash$")
 	test.Env = append(os.Environ(), doCrash+"="+map[bool]string{true: "wrong", false: "right"}[wrong])
 	out, err := test.CombinedOutput()
 	if err != nil {

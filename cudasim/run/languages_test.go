@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 func TestExampleInGo(t *testing.T) {
@@ -123,6 +125,7 @@ func TestProgramInPython(t *testing.T) {
 	if err != nil {
 		t.Skip("no python3: ", err)
 	}
+	emulated.SkipForeign(t, "python3")
 	want := "^cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuMemAlloc: 4096 bytes at 0x\\w+ on device 0\ncudasim: 0 violations, 2 leaks\n$"
 	for status, arguments := range [][]string{
 		0: {python, "-c", inPython},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // asCommand is set where the test binary shall be the command.
@@ -35,7 +37,7 @@ func command(t *testing.T, arguments ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(bounded(t), self, arguments...)
+	cmd := emulated.CommandContext(bounded(t), self, arguments...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "CUDASIM=devices=1", "CDEVICE_CUDA_DRIVER=none", "LD_LIBRARY_PATH=/of/others")
 	return cmd
 }
@@ -59,16 +61,16 @@ int main(void) {
 
 func TestProgramInC(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "count devices")
-	build := exec.Command("gcc", "-x", "c", "-o", program, "-", "-ldl")
+	build := emulated.Compiler("-x", "c", "-o", program, "-", "-ldl")
 	build.Stdin = strings.NewReader(countDevices)
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for want, arguments := range map[string][]string{
-		"2 devices, with pools: 1\n": {"-machine", "devices=2", program},
-		"1 devices, with pools: 1\n": {program},
-		"3 devices, with pools: 0\n": {"-machine", "devices=3,version=13000", "-missing", "cuMemPoolCreate", program},
+	for want, flags := range map[string][]string{
+		"2 devices, with pools: 1\n": {"-machine", "devices=2"},
+		"1 devices, with pools: 1\n": nil,
+		"3 devices, with pools: 0\n": {"-machine", "devices=3,version=13000", "-missing", "cuMemPoolCreate"},
 	} {
-		cmd := command(t, arguments...)
+		cmd := command(t, append(flags, emulated.Words(program)...)...)
 		out, _ := cmd.CombinedOutput()
 		assert.Equal(t, want, string(out))
 		assert.Equal(t, 7, cmd.ProcessState.ExitCode(), "the exit status is the program's")

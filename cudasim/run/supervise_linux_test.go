@@ -64,7 +64,7 @@ func number(s syscall.Signal) string { return fmt.Sprintf("%d", int(s)) }
 func TestSignalsReachTheProgram(t *testing.T) {
 	t.Parallel()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // which nohup ignores, and then the program would
-	cmd := command(t, theProgram(t), "print-signals", "3")
+	cmd := running(t, "print-signals", "3")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal
 	p := start(t, cmd)
 	p.expect("ready")
@@ -80,7 +80,7 @@ func TestSignalsReachTheProgram(t *testing.T) {
 
 func TestSignalEndsTheProgram(t *testing.T) {
 	t.Parallel()
-	p := start(t, command(t, theProgram(t), "wait-for-a-line", "0"))
+	p := start(t, running(t, "wait-for-a-line", "0"))
 	p.expect("ready")
 	p.send(syscall.SIGTERM)
 	assert.Equal(t, 128+int(syscall.SIGTERM), p.end())
@@ -89,7 +89,7 @@ func TestSignalEndsTheProgram(t *testing.T) {
 // As nohup does it.
 func TestIgnoredSignalStaysIgnored(t *testing.T) {
 	t.Parallel()
-	job := command(t, theProgram(t), "wait-for-a-line", "5")
+	job := running(t, "wait-for-a-line", "5")
 	cmd := exec.CommandContext(bounded(t), "/bin/sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh"}, job.Args...)...)
 	cmd.Env = job.Env
 	in, err := cmd.StdinPipe()
@@ -106,7 +106,7 @@ func TestIgnoredSignalStaysIgnored(t *testing.T) {
 // The program holds the pipe of standard output: that ends when the program does.
 func TestKilledRunTakesTheProgramWithIt(t *testing.T) {
 	t.Parallel()
-	cmd := command(t, theProgram(t), "print-signals", "0")
+	cmd := running(t, "print-signals", "0")
 	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // the folder stays
 	p := start(t, cmd)
 	p.expect("ready")
@@ -147,7 +147,7 @@ func onTerminal(cmd *exec.Cmd, device *os.File) {
 func TestKeysOfATerminalAreNotPassedOnAgain(t *testing.T) {
 	t.Parallel()
 	user, device := newTerminal(t)
-	cmd := command(t, theProgram(t), "print-signals", "0")
+	cmd := running(t, "print-signals", "0")
 	onTerminal(cmd, device)
 	p := start(t, cmd)
 	p.expect("ready")
@@ -165,7 +165,7 @@ func TestKeysOfATerminalAreNotPassedOnAgain(t *testing.T) {
 func TestShellNoticesThatTheProgramIsStopped(t *testing.T) {
 	t.Parallel()
 	user, device := newTerminal(t)
-	job := command(t, theProgram(t), "wait-for-a-line", "5")
+	job := running(t, "wait-for-a-line", "5")
 	cmd := exec.CommandContext(bounded(t), "/bin/sh", append([]string{"-m", "-c", `"$@"; echo stopped; fg >/dev/null; echo "status $?"`, "sh"}, job.Args...)...)
 	cmd.Env = job.Env
 	onTerminal(cmd, device)

@@ -2,12 +2,13 @@ package live
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 func TestObjectsAreListedWithTheStackThatMadeThem(t *testing.T) {
@@ -55,7 +56,7 @@ func TestEnvironmentSwitchesTracingOn(t *testing.T) {
 		return
 	}
 	for value, want := range map[string]string{"1": "on", "0": "off", "": "off"} {
-		child := exec.Command(os.Args[0], "-test.run=^TestEnvironmentSwitchesTracingOn$")
+		child := emulated.Command(os.Args[0], "-test.run=^TestEnvironmentSwitchesTracingOn$")
 		child.Env = append(os.Environ(), "CDEVICE_TRACE="+value, "CDEVICE_TRACE_CHILD="+want)
 		out, err := child.CombinedOutput()
 		assert.NoError(t, err, "%s", out)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -214,7 +214,7 @@ func TestRegistry(t *testing.T) {
 		"the system's": {-1, []string{"CDEVICE_CUDA_DRIVER=", "LD_LIBRARY_PATH="}, "install NVIDIA's driver (nvidia-smi lists the GPUs if there is one)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			child := exec.Command(os.Args[0], "-test.run=^TestRegistryChild$", "-test.v")
+			child := emulated.Command(os.Args[0], "-test.run=^TestRegistryChild$", "-test.v")
 			child.Env = append(append(os.Environ(), fmt.Sprint("CDEVICE_TEST_GPUS=", row.gpus)), row.env...)
 			out, err := child.CombinedOutput()
 			assert.NoError(t, err, string(out))

@@ -3,7 +3,6 @@ package hostpinned_test
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
@@ -129,7 +129,7 @@ func TestParquetReaderOverALimit(t *testing.T) {
 
 // Without a fallback the process ends, in a goroutine of arrow-go's: the text names the limit.
 func TestParquetReaderOverALimitWithoutFallback(t *testing.T) {
-	child := exec.Command(os.Args[0], "-test.run=^TestParquetReaderChild$")
+	child := emulated.Command(os.Args[0], "-test.run=^TestParquetReaderChild$")
 	child.Env = append(os.Environ(), "CDEVICE_TEST_CHILD=limit")
 	out, err := child.CombinedOutput()
 	require.Error(t, err, string(out))

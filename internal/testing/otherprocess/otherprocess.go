@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 const variable = "CDEVICE_TEST_OTHER_PROCESS"
@@ -50,7 +51,7 @@ func StartAs(t testing.TB, change func(*exec.Cmd), test, driver string, environm
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &Peer{t: t, out: ourOut, cmd: exec.Command(self, "-test.run=^"+test+"$", "-test.timeout=5m")}
+	p := &Peer{t: t, out: ourOut, cmd: emulated.Command(self, "-test.run=^"+test+"$", "-test.timeout=5m")}
 	p.cmd.Env = append(append(os.Environ(), variable+"="+test, cuda.PathVariable+"="+driver), environment...)
 	p.cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
