@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -49,8 +50,8 @@ func TestReallocatedMemoryIsZero(t *testing.T) {
 	for name, sizes := range map[string][]int{
 		"shorter, then longer": {100, 10, 100},
 		"empty, then longer":   {100, 0, 100},
-		"to the whole page":    {100, 4096},
-		"elsewhere":            {100, 10, 10_000},
+		"to the whole page":    {100, os.Getpagesize()},
+		"elsewhere":            {100, 10, 3 * os.Getpagesize()},
 	} {
 		b := a.Allocate(sizes[0])
 		kept := sizes[0]
@@ -72,17 +73,18 @@ func TestAllocatorRefusesForeignMemory(t *testing.T) {
 	a, other := allocator(t), allocator(t)
 	theirs := other.Allocate(10)
 	defer other.Free(theirs)
-	own := a.Allocate(5000)
+	page := os.Getpagesize()
+	own := a.Allocate(page + 100)
 	before, _ := held(t)
 	used := a.ReadStats().Held
-	for _, b := range [][]byte{make([]byte, 5), theirs, own[4096:]} {
+	for _, b := range [][]byte{make([]byte, 5), theirs, own[page:]} {
 		assert.ErrorContains(t, panicked(t, func() { a.Reallocate(100_000, b) }), "share: reallocate ")
 		assert.ErrorContains(t, panicked(t, func() { a.Free(b) }), "not of this allocator")
 	}
 	assert.Equal(t, used, a.ReadStats().Held)
 	now, _ := held(t)
 	assert.Zero(t, since(before, now))
-	own = a.Reallocate(10_000, own)
+	own = a.Reallocate(3*page, own)
 	a.Free(own)
 }
 
@@ -132,9 +134,9 @@ func TestLimitOfAnAllocator(t *testing.T) {
 	a := allocator(t, WithLimit(1<<20))
 	b := a.Allocate(1)
 	defer a.Free(b)
-	for _, size := range []int{1 << 20, math.MaxInt - 4096} {
+	for _, size := range []int{1 << 20, math.MaxInt - os.Getpagesize()} {
 		err := panicked(t, func() { a.Allocate(size) })
-		assert.EqualError(t, err, fmt.Sprintf("share: allocate %d bytes: the allocator's limit is reached: 4096 bytes are in use, of at most 1048576", size))
+		assert.EqualError(t, err, fmt.Sprintf("share: allocate %d bytes: the allocator's limit is reached: %d bytes are in use, of at most 1048576", size, os.Getpagesize()))
 		assert.ErrorIs(t, err, ErrLimit)
 	}
 }

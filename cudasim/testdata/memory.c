@@ -2,10 +2,10 @@
 #include "simulator.h"
 
 SIMULATED(the_host_cannot_touch_what_surrounds_device_memory, "") {
-  CUdeviceptr m = new_memory(4096);
+  CUdeviceptr m = new_memory(page_size());
   volatile char *p = (volatile char *)(uintptr_t)m;
   CHECK(!host_reads(p - 1));
-  CHECK(!host_reads(p + 4096));
+  CHECK(!host_reads(p + page_size()));
 }
 
 SIMULATED(the_host_cannot_touch_freed_page_locked_memory, "") {
@@ -16,13 +16,14 @@ SIMULATED(the_host_cannot_touch_freed_page_locked_memory, "") {
 }
 
 SIMULATED(the_host_cannot_touch_what_surrounds_page_locked_memory, "") {
-  enum { n = 8, page = 4096 };
+  enum { n = 8 };
+  const size_t page = page_size();
   unsigned char *p[n];
   for (int i = 0; i < n; i++) p[i] = new_pinned((size_t)(i % 4 + 1) * page);
   for (int i = 0; i < n; i++) {
-    CHECK(host_reads(p[i]) && host_reads(p[i] + (i % 4 + 1) * page - 1));
+    CHECK(host_reads(p[i]) && host_reads(p[i] + (size_t)(i % 4 + 1) * page - 1));
     CHECK(!host_reads(p[i] - 1));
-    CHECK(!host_reads(p[i] + (i % 4 + 1) * page));
+    CHECK(!host_reads(p[i] + (size_t)(i % 4 + 1) * page));
   }
 }
 

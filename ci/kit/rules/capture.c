@@ -86,14 +86,15 @@ RULE(work_before_and_after_a_capture_is_done, READING,
 
 RULE(a_captured_copy_of_pageable_memory_does_not_wait, READING,
      "A copy from or to pageable memory in a capture becomes a node and returns at once, without reading the source.") {
-  CUdeviceptr n = new_memory(3 * 4096);
-  unsigned char *to = new_pages(4096), *from = new_pages(3 * 4096);
-  if (mprotect(from + 4096, 4096, PROT_NONE)) stop("no page can be protected");
+  const size_t page = page_size();
+  CUdeviceptr n = new_memory(3 * page);
+  unsigned char *to = new_pages(page), *from = new_pages(3 * page);
+  if (mprotect(from + page, page, PROT_NONE)) stop("no page can be protected");
   fill(m, 1, 64);
   close_gate(a);
   OK(cuStreamBeginCapture_v2(a, RELAXED));
   DOES_NOT_WAIT(cuMemcpyDtoHAsync_v2(to, m, 64, a));
-  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(n, from, 3 * 4096, a));
+  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(n, from, 3 * page, a));
   CUgraph graph = end(a);
   SAME(node_count(graph), 2);
   open_gate();

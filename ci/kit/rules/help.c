@@ -90,6 +90,8 @@ unsigned char* new_pinned(size_t size) {
   return memory;
 }
 
+size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
 unsigned char* new_pages(size_t size) {
   void* pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) stop("no pages can be mapped");

@@ -163,6 +163,7 @@ CUdeviceptr new_managed(size_t size);
 CUdeviceptr allocate(size_t size, CUstream stream); /* in stream order, to be freed by the rule */
 CUmemoryPool new_pool(CUmemLocation where, int type);
 unsigned char* new_pinned(size_t size);
+size_t page_size(void);                /* of the system */
 unsigned char* new_pages(size_t size); /* pageable, of whole pages; never freed */
 CUdeviceptr address(const void* p);
 

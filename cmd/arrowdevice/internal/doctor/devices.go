@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -124,8 +125,9 @@ func (p *probe) inContext(ctx *cuda.Context, d *Device) {
 	d.PageLock = result(err)
 
 	p.step("cuMemHostRegister" + on)
-	pages := make([]byte, trial+4096)
-	at := device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(pages)))+4095) &^ 4095
+	page := uintptr(os.Getpagesize())
+	pages := make([]byte, trial+page)
+	at := device.Ptr((uintptr(unsafe.Pointer(unsafe.SliceData(pages))) + page - 1) &^ (page - 1))
 	if err = ctx.Register(at, trial, false); err == nil {
 		p.step("cuMemHostUnregister" + on)
 		err = ctx.Unregister(at)
