@@ -86,7 +86,8 @@ func (b *block) end() {
 // mapping is host memory of another process.
 type mapping []byte
 
-// mapFile maps a file that the owner has sent, read-only. It first checks that the file has the size in the ticket and cannot
+// mapFile maps a file that the owner has sent, read-only. The owner filled it before it sent the file, and the system orders a message
+// after what its sender wrote; so the opener sees all of it. It first checks that the file has the size in the ticket and cannot
 // shrink: a read beyond its end would kill this process.
 func mapFile(file int, size int64) (mapping, error) {
 	has, err := unix.FcntlInt(uintptr(file), unix.F_GET_SEALS, 0)

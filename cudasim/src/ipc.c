@@ -5,7 +5,10 @@
  * The manual says: a handle refers to a whole allocation of cuMemAlloc; it is not opened in
  * the process that made it; from one device of a process handles are opened in one context
  * per device; another opening in that context counts, and each is closed; and to free
- * memory that another process still has open is undefined: here, a violation. */
+ * memory that another process still has open is undefined: here, a violation.
+ *
+ * The bytes of shared memory are ordered by events of both processes (ipcevent.c), or by the call that the
+ * owner waits in and the message that it sends afterwards. */
 #include "sim.h"
 
 #include <stdatomic.h>

@@ -5,7 +5,12 @@
  * The manual says: an opened event is recorded, queried and waited for as any other, and
  * once the process that made the event has destroyed it, its use is undefined: here, a
  * violation. What happens if a process ends before its record is done, the manual does not
- * say: here the record counts as done, so that nothing hangs, and it is a violation. */
+ * say: here the record counts as done, so that nothing hangs, and it is a violation.
+ *
+ * No lock is shared: the words of the page are sequentially consistent. A process that reads that a record is
+ * done sees what the work before it has written to shared memory, and one that reads the number of the latest
+ * record sees the record. A bell that rings before a process sleeps has changed since the process looked at the
+ * record, so that the system does not let it sleep. */
 #include "sim.h"
 
 #include <linux/futex.h>

@@ -1,6 +1,8 @@
 /* The ledger: violations and live objects, in a file that another process reads after this one has
  * ended, however it did. Memory that is mapped shared outlives the process. Texts are written before
- * what says that they are there. cudasim/internal/ledger reads it and knows the layout. */
+ * what says that they are there, in the order of instructions: a process that is killed has done all up to
+ * one, and none after it. So only the compiler must keep that order, as it does around atomic words.
+ * cudasim/internal/ledger reads it and knows the layout. */
 #include "sim.h"
 
 #include <errno.h>

@@ -33,7 +33,8 @@ static void end(struct cdevice_v0_block* block) {
   int counted = handle != 0 && !(handle & CDEVICE_V0_UNCOUNTED);
   if (!counted) cdevice_v0_count(CDEVICE_V0_OTHERS, -1);
   if (handle == 0 || cdevice_v0_forked()) return; /* what it names is a copy that ends with the process */
-  cdevice_v0_go_release(handle & ~(CDEVICE_V0_UNCOUNTED | CDEVICE_V0_KEPT)); /* which may use a kept block again */
+  /* It may use a kept block again: the lock of the handle makes the uses until here happen before that. */
+  cdevice_v0_go_release(handle & ~(CDEVICE_V0_UNCOUNTED | CDEVICE_V0_KEPT));
   if (counted) cdevice_v0_count(CDEVICE_V0_TREES, -1); /* last: until here the release callback of a producer may run */
 }
 

@@ -4,7 +4,10 @@
 
 /* Counts, in parts: each thread changes its own, which may be below zero, and the sum is
  * the count. A cache line that all threads change would cost more than the rest of an
- * export. Threads beyond the last part share the first ones. */
+ * export. Threads beyond the last part share the first ones.
+ *
+ * A thread that reads that a tree has ended sees what the release callback of its producer did:
+ * a count is changed after that, by a release, and read by an acquire. */
 #define PARTS 64
 
 static struct part {
@@ -17,12 +20,12 @@ static _Thread_local struct part* own;
 
 uint64_t cdevice_v0_count(int kind, int64_t n) {
   if (own == NULL) own = &parts[__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % PARTS];
-  __atomic_fetch_add(&own->counts[kind], n, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&own->counts[kind], n, __ATOMIC_RELEASE);
   return (uint64_t)(own - parts);
 }
 
 int64_t cdevice_v0_counted(int kind) {
   int64_t n = 0;
-  for (int i = 0; i < PARTS; i++) n += __atomic_load_n(&parts[i].counts[kind], __ATOMIC_RELAXED);
+  for (int i = 0; i < PARTS; i++) n += __atomic_load_n(&parts[i].counts[kind], __ATOMIC_ACQUIRE);
   return n;
 }

@@ -61,8 +61,9 @@ void cdevice_v0_exports_unpoison(uint64_t* exports) {
   ASAN_UNPOISON_MEMORY_REGION(spare_of(e), e->size);
 }
 
-/* Gives the spare block back, unless the Go side is gone. The order makes every use of the block
- * happen before the export that takes it next. Go's Exports.giveBack is the same. */
+/* Gives the spare block back, unless the Go side is gone. The release makes every use of the block
+ * happen before the export that takes it next, whose acquire is in Go; the acquire makes the close of the Go
+ * side happen before the end of the owner. Go's Exports.giveBack is the same. */
 static int give_back(struct cdevice_v0_exports* e) {
   cdevice_v0_exports_poison((uint64_t*)e);
   uint64_t was = __atomic_load_n(&e->spare, __ATOMIC_ACQUIRE);
@@ -75,7 +76,8 @@ static int give_back(struct cdevice_v0_exports* e) {
 }
 
 /* The trees that end with the owner are counted until its end: until then the release callback of a
- * producer may run. */
+ * producer may run. The order of refs makes the uses of all trees happen before the end; a tree that adds
+ * to refs needs none, since its caller holds the owner. */
 void cdevice_v0_exports_give_back(struct cdevice_v0_block* block) {
   struct cdevice_v0_exports* e = block->exports;
   int last = 0;

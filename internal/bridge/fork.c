@@ -9,7 +9,7 @@ int cdevice_v0_forked(void) { return 0; }
 #else
 #include <pthread.h>
 
-static int forked;
+static int forked; /* written once, in a process that has one thread */
 
 static void in_child(void) { forked = 1; }
 

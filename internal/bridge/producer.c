@@ -67,9 +67,9 @@ static struct slot* map_dead(void) {
   return NULL;
 }
 
-/* Puts dead structs in the place of the chunk, in one step for every thread that reads it. A size
- * of 0 makes a second mapping of shared memory. There is no file: the program may close
- * descriptors that it does not know. */
+/* Puts dead structs in the place of the chunk, in one step for every thread that reads it: a processor that
+ * finds the new mapping finds the structs that were written before it was made. A size of 0 makes a second mapping of
+ * shared memory. There is no file: the program may close descriptors that it does not know. */
 static int replace(struct chunk* chunk) {
   if (dead == NULL) dead = map_dead();
   if (dead == NULL) return 0;
@@ -121,7 +121,8 @@ struct ArrowAsyncProducer* cdevice_v0_producer_new(size_t size) {
   return &slot->producer;
 }
 
-/* Late callers may read private_data meanwhile, and nothing else of the struct but its callbacks. */
+/* Late callers may read private_data meanwhile, and nothing else of the struct but its callbacks. The word needs
+ * no order: all that it names is read under the lock of its handle, which has ended. */
 void cdevice_v0_producer_end(struct ArrowAsyncProducer* producer) {
   free((void*)(uintptr_t)producer->additional_metadata);
   producer->additional_metadata = NULL;

@@ -30,6 +30,7 @@ static result synchronize_uncaptured(table d, const uintptr_t* streams, size_t c
   enum { first_code = 900, last_code = 908 };
   result r = {0, 0, 0};
   if (d->cuStreamIsCapturing) r = ask(d, streams, count);
+  /* A thread that reads it may end the streams: the queries happen before that. */
   __atomic_store_n(asked, 1, __ATOMIC_RELEASE);
   if (r.value || (first_code <= r.code && r.code <= last_code)) return (result){0, 0, 1};
   r.call = cdevice_v0_cuda_call_cuCtxSynchronize;

@@ -6,7 +6,7 @@
 #include "capi.h"
 
 /* No Go runtime survives a fork. */
-static int forked;
+static int forked; /* written once, in a process that has one thread */
 
 static void in_child(void) { forked = 1; }
 
@@ -37,7 +37,7 @@ void arrowdevice_stream_released(uint64_t token) {
   if (!forked) arrowdevice_go_stream_released(token);
 }
 
-static uint64_t main_thread;
+static uint64_t main_thread; /* set before a call on it asks; to every other thread, all values are another thread */
 
 void arrowdevice_set_main_thread(uint64_t thread) { main_thread = thread; }
 

@@ -1,0 +1,43 @@
+package bridge
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
+)
+
+// The words that C shares with Go order all that threads do with blocks and owners: without one of the orders in bridge.c,
+// exports.c or counts.c, testdata/order.c has a race. A processor that reorders may show it without the sanitizer.
+func TestOrderOfMemory(t *testing.T) {
+	require.FileExists(t, "testdata/order.c") // which makes go test run again when it changes
+	sources := []string{"testdata/order.c", "bridge.c", "exports.c", "counts.c", "fork.c"}
+	for name, c := range map[string]struct {
+		flags  []string
+		rounds string
+	}{
+		"plain":            {[]string{"-O2"}, "300"},
+		"thread sanitizer": {[]string{"-O1", "-g", "-fsanitize=thread"}, "50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := runC(t, append(c.flags, "testdata/nothing.c")); err != nil {
+				t.Skipf("an empty program does not run: %v: %s", err, out)
+			}
+			out, err := runC(t, append(c.flags, sources...), c.rounds)
+			require.NoError(t, err, "%s", out)
+		})
+	}
+}
+
+// runC compiles a program, and runs it with the arguments.
+func runC(t *testing.T, flags []string, arguments ...string) (out []byte, err error) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	if out, err := emulated.Compiler(append(flags, "-std=c11", "-D_GNU_SOURCE", "-pthread", "-o", program)...).CombinedOutput(); err != nil {
+		return out, err
+	}
+	return emulated.Command(program, arguments...).CombinedOutput()
+}
