@@ -13,7 +13,7 @@ SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(MAKEFILE_LIST)) # all targets
 
 help: ## the targets
-	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / && !seen[$$1]++ { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / && !seen[$$1]++ { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Tests
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
@@ -51,12 +51,14 @@ check: ## what must pass before a change lands
 	$(MAKE) --no-print-directory test
 
 ##@ Static checks
-lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler, ruff, shellcheck, actionlint
+lint: cc ## formatting of Go and C, vet, fix, staticcheck, warnings of the C compiler, ruff, shellcheck, actionlint
 	@unformatted=$$(gofmt -l . | grep -v '^build/'); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	ci/format-c --check
 	$(GO) vet ./...
+	$(GO) fix -diff ./...
 	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
 	$(GO) -C examples/sql vet -tags=duckdb_arrow ./...
+	$(GO) -C examples/sql fix -diff -tags=duckdb_arrow ./...
 	$(GO) -C examples/sql tool -modfile=../../ci/tools/go.mod staticcheck -tags=duckdb_arrow ./...
 	tools=$$(dirname "$$(ci/venv ci/tools/requirements.txt)") && $$tools/ruff check --quiet && $$tools/shellcheck \
 		$$(grep -rlE '^#!/(usr/)?bin/(env )?(ba)?sh$$' --exclude-dir=build --exclude-dir=.git .) && \

@@ -189,11 +189,11 @@ func (c *blockChecker) checkTypes(b block, names map[string]bool, before, after 
 
 // checkWith checks a block together with a file that declares its variables.
 func (c *blockChecker) checkWith(b block, names map[string]bool, variables map[string]string, before, after string) (errs []error) {
-	text := ""
+	var text strings.Builder
 	for name, declared := range variables {
-		text += fmt.Sprintf("var %s %s\n", name, declared)
+		fmt.Fprintf(&text, "var %s %s\n", name, declared)
 	}
-	more, err := parser.ParseFile(c.files, "", "package p\n"+text, 0)
+	more, err := parser.ParseFile(c.files, "", "package p\n"+text.String(), 0)
 	if err != nil {
 		return []error{err}
 	}
@@ -201,7 +201,7 @@ func (c *blockChecker) checkWith(b block, names map[string]bool, variables map[s
 	for _, name := range more.Unresolved {
 		needed[name.Name] = true
 	}
-	more, _ = parser.ParseFile(c.files, "", "package p;"+c.imports(needed)+"\n"+text, 0)
+	more, _ = parser.ParseFile(c.files, "", "package p;"+c.imports(needed)+"\n"+text.String(), 0)
 	file, err := c.parse(b, c.imports(names)+before, after)
 	if err != nil {
 		return []error{err}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,10 +143,8 @@ func hasHeading(text, anchor string) bool {
 // hasFile reports whether name, in which a star stands for any characters, is a file: seen
 // from the root, from the page, or, where it has no folder, anywhere.
 func hasFile(files map[string]string, page, name string) bool {
-	for _, other := range notOurs {
-		if name == other {
-			return true
-		}
+	if slices.Contains(notOurs, name) {
+		return true
 	}
 	pattern := name
 	for file := range files {

@@ -3,6 +3,7 @@ package cdevicetest_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,8 @@ func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
 // finish runs the cleanups and returns the errors of the test.
 func (r *recorder) finish() string {
-	for i := len(r.cleanups) - 1; i >= 0; i-- {
-		r.cleanups[i]()
+	for _, cleanup := range slices.Backward(r.cleanups) {
+		cleanup()
 	}
 	return strings.Join(r.errors, "\n")
 }

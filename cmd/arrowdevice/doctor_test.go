@@ -167,14 +167,15 @@ func library(t *testing.T, bodies map[string]string) string {
 	t.Helper()
 	header, err := os.ReadFile("../../internal/cuda/functions.h")
 	require.NoError(t, err)
-	source := "#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+	var source strings.Builder
+	source.WriteString("#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n")
 	for _, m := range regexp.MustCompile(`X\(\w+, \w+, "(\w+)"`).FindAllStringSubmatch(string(header), -1) {
-		source += fmt.Sprintf("int %s(int* out) { %s; return 0; }\n", m[1], bodies[m[1]])
+		fmt.Fprintf(&source, "int %s(int* out) { %s; return 0; }\n", m[1], bodies[m[1]])
 	}
-	source += fmt.Sprintf("__attribute__((constructor)) static void load(void) { %s; }\n", bodies["load"])
-	require.Greater(t, strings.Count(source, "\n"), 50)
+	fmt.Fprintf(&source, "__attribute__((constructor)) static void load(void) { %s; }\n", bodies["load"])
+	require.Greater(t, strings.Count(source.String(), "\n"), 50)
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "cuda.c"), []byte(source), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cuda.c"), []byte(source.String()), 0o666))
 	path := filepath.Join(dir, "libcuda.so.1")
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", path, filepath.Join(dir, "cuda.c")).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -155,7 +155,7 @@ func (t table) text(slot int) { t.vector(slot, 1) }
 // each calls do for each table of a vector, up to the first error.
 func (t table) each(slot int, do func(table)) {
 	at, n := t.vector(slot, 4)
-	for i := 0; i < n; i++ {
+	for i := range n {
 		sub := t.f.table(at + 4*i)
 		if t.f.err != nil {
 			return

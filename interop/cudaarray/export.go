@@ -3,6 +3,7 @@ package cudaarray
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -172,14 +173,13 @@ func (o *exporting) values(a *cdevice.Array, lists []int64, width int64) (device
 		return 0, err
 	}
 	start, count := a.Offset(), a.Len()
-	path := "Array"
-	for _, n := range lists {
+	for i, n := range lists {
 		if count == 0 {
 			return 0, nil
 		}
 		child := a.Child(0)
 		defer child.Release()
-		path += ".Child(0)"
+		path := "Array" + strings.Repeat(".Child(0)", i+1)
 		part, err := child.Slice(start*n, (start+count)*n)
 		if err != nil {
 			return 0, fielderr.During(opExport, fielderr.Within(path, err))

@@ -265,13 +265,13 @@ func checkStrides(t *Tensor, shape []int64, count int64) error {
 		return nil
 	}
 	compact := int64(1)
-	for i := len(shape) - 1; i >= 0; i-- {
-		if shape[i] != 1 && strides[i] != compact {
+	for i, size := range slices.Backward(shape) {
+		if size != 1 && strides[i] != compact {
 			return fielderr.New(opImport, fmt.Sprintf("strides[%d]", i), strides[i],
 				fmt.Sprintf("%d: the elements of an array are contiguous, in C order", compact),
 				fmt.Errorf("copy the tensor first: %w", arrow.ErrNotImplemented))
 		}
-		compact *= shape[i]
+		compact *= size
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package dlpack_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -112,8 +113,8 @@ func eachForm(t *testing.T, test func(*testing.T, form)) {
 }
 
 func listOf(dt arrow.DataType, sizes ...int32) arrow.DataType {
-	for i := len(sizes) - 1; i >= 0; i-- {
-		dt = arrow.FixedSizeListOf(sizes[i], dt)
+	for _, size := range slices.Backward(sizes) {
+		dt = arrow.FixedSizeListOf(size, dt)
 	}
 	return dt
 }

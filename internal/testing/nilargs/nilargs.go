@@ -74,16 +74,16 @@ func Of(t testing.TB, path string, tags ...string) []string {
 // from an embedded type of an internal package.
 func eachMethod(pkg *types.Package, object *types.TypeName, do func(*types.Func)) {
 	if in, ok := object.Type().Underlying().(*types.Interface); ok { // embedded ones have rows of their own
-		for i := range in.NumExplicitMethods() {
-			if f := in.ExplicitMethod(i); f.Exported() {
+		for f := range in.ExplicitMethods() {
+			if f.Exported() {
 				do(f)
 			}
 		}
 		return
 	}
 	set := types.NewMethodSet(types.NewPointer(object.Type()))
-	for i := range set.Len() {
-		f := set.At(i).Obj().(*types.Func)
+	for method := range set.Methods() {
+		f := method.Obj().(*types.Func)
 		if f.Exported() && (f.Pkg() == pkg || strings.Contains(f.Pkg().Path(), "/internal/")) {
 			do(f)
 		}

@@ -109,16 +109,16 @@ func (t table) driver(r *Report) {
 
 func (t table) device(d Device) {
 	t.heading(fmt.Sprintf("cuda:%d  %s", d.Ordinal, d.Name))
-	chip := d.ComputeCapability
+	chip := []string{d.ComputeCapability}
 	for _, part := range []struct {
 		n    *int
 		what string
 	}{{d.Multiprocessors, "multiprocessors"}, {d.CopyEngines, "copy engines"}} {
 		if part.n != nil {
-			chip += fmt.Sprintf(", %d %s", *part.n, part.what)
+			chip = append(chip, fmt.Sprintf("%d %s", *part.n, part.what))
 		}
 	}
-	t.row("compute capability", chip)
+	t.row("compute capability", strings.Join(chip, ", "))
 	memory := text.Bytes(d.MemoryTotal)
 	if d.MemoryFree != nil {
 		memory += ", " + text.Bytes(*d.MemoryFree) + " free"
@@ -179,11 +179,11 @@ func (t table) pools(d Device) {
 func (t table) peerAccess(devices []Device) {
 	t.heading("Peer access")
 	cells := func(name string, cell func(to Device) string) {
-		line := fmt.Sprintf("  %-*s  ", names, name)
+		var columns strings.Builder
 		for _, to := range devices {
-			line += fmt.Sprintf("%-8s", cell(to))
+			fmt.Fprintf(&columns, "%-8s", cell(to))
 		}
-		t.line(line)
+		t.line(fmt.Sprintf("  %-*s  %s", names, name, columns.String()))
 	}
 	cells("from, to", func(to Device) string { return fmt.Sprintf("cuda:%d", to.Ordinal) })
 	for _, from := range devices {

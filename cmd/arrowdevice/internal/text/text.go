@@ -15,7 +15,7 @@ const Width = 80
 func Wrap(text string, width int) (lines []string) {
 	for paragraph := range strings.SplitSeq(text, "\n") {
 		line := ""
-		for _, word := range strings.Fields(paragraph) {
+		for word := range strings.FieldsSeq(paragraph) {
 			switch {
 			case line == "":
 				line = word
