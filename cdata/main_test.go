@@ -4,6 +4,7 @@ package cdata_test
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -14,7 +15,10 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdata"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 )
+
+func TestMain(m *testing.M) { os.Exit(goroutineleak.Run(m)) }
 
 var errSource = errors.New("disk on fire")
 

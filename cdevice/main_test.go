@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
 	bridge.CountCallbacks()
-	code := m.Run()
+	code := goroutineleak.Run(m)
 	// A stream that is a batch ahead ends on a goroutine of its own.
 	ended := within.Becomes(20*time.Second, func() bool { return cdevice.ReadStats() == (cdevice.Stats{}) })
 	if words := handle.Live(); code == 0 && words != 0 {

@@ -102,6 +102,8 @@ var allowed = map[string][]string{
 	"internal/testing/within":   {},
 	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
 
+	"internal/testing/goroutineleak": {},
+
 	"memory/cudaalloc/gorgonia": {"cdevice", "device", "internal/argument", "memory/cudaalloc"},
 }
 

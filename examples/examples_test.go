@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 )
 
 func TestPrograms(t *testing.T) {
@@ -92,7 +93,7 @@ func TestMain(m *testing.M) {
 	if programs, err = os.MkdirTemp("", "examples-"); err != nil {
 		panic(err)
 	}
-	status := m.Run()
+	status := goroutineleak.Run(m)
 	os.RemoveAll(programs)
 	os.Exit(status)
 }

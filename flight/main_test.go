@@ -29,6 +29,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
@@ -38,7 +39,7 @@ var background = context.Background()
 
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
-	os.Exit(m.Run())
+	os.Exit(goroutineleak.Run(m))
 }
 
 // server is a Flight server of functions.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 )
 
 const root = "../.."
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 	if folder, err = os.MkdirTemp("", "rules-"); err != nil {
 		panic(err)
 	}
-	code := m.Run()
+	code := goroutineleak.Run(m)
 	os.RemoveAll(folder)
 	os.Exit(code)
 }

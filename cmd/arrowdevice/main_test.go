@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	status := m.Run()
+	status := goroutineleak.Run(m)
 	os.RemoveAll(dir)
 	os.Exit(status)
 }

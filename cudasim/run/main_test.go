@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 )
 
 // asCommand is set where the test binary shall be the command.
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	status := m.Run()
+	status := goroutineleak.Run(m)
 	if program.folder != "" {
 		os.RemoveAll(program.folder)
 	}

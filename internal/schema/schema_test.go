@@ -15,6 +15,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	code := m.Run()
+	code := goroutineleak.Run(m)
 	if n := bridge.Blocks(); n != 0 {
 		fmt.Fprintf(os.Stderr, "%d blocks leaked\n", n)
 		code = 1

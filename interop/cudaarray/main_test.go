@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/interop/cudaarray"
 )
@@ -27,7 +28,7 @@ var background = context.Background()
 // released after work, on a goroutine of the backend.
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
-	code := m.Run()
+	code := goroutineleak.Run(m)
 	ended := within.Becomes(20*time.Second, func() bool { return cdevice.ReadStats() == (cdevice.Stats{}) })
 	if code == 0 && !ended {
 		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", cdevice.ReadStats())

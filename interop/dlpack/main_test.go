@@ -9,13 +9,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
 )
 
 // All tests together leave nothing behind.
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
 	bridge.CountCallbacks()
-	code := m.Run()
+	code := goroutineleak.Run(m)
 	if left := cdevice.ReadStats(); code == 0 && (left != cdevice.Stats{} || handle.Live() != 0 || bridge.Owners() != 0) {
 		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v, %d handles, C memory of %d owners\n", left, handle.Live(), bridge.Owners())
 		code = 1

@@ -1,0 +1,12 @@
+//go:build gorgonia
+
+package gorgonia_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/goroutineleak"
+)
+
+func TestMain(m *testing.M) { os.Exit(goroutineleak.Run(m)) }
