@@ -4,8 +4,23 @@
 #include "producer.h"
 #include "fork.h"
 
-#include <pthread.h>
 #include <stdlib.h>
+
+#ifdef _WIN32
+#include <windows.h>
+
+static SRWLOCK mutex = SRWLOCK_INIT;
+
+static void lock(void) { AcquireSRWLockExclusive(&mutex); }
+static void unlock(void) { ReleaseSRWLockExclusive(&mutex); }
+#else
+#include <pthread.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
+#endif
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -33,7 +48,6 @@ _Static_assert(sizeof(struct chunk) <= sizeof(struct slot), "the counts fit in t
  * otherwise: we take half, which is 1.4 billion streams. */
 #define DEAD_CHUNKS 32768
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct chunk* current; /* the chunk that structs are taken from, or NULL */
 static int64_t chunks, dead_chunks, dead_limit = DEAD_CHUNKS;
 
@@ -88,7 +102,7 @@ static int replace(struct chunk* chunk) {
 #endif
 
 static struct slot* take(void) {
-  pthread_mutex_lock(&mutex);
+  lock();
   struct slot* slot = NULL;
   if (current == NULL && (current = map_chunk()) != NULL) chunks++;
   if (current != NULL) {
@@ -96,17 +110,17 @@ static struct slot* take(void) {
     slot->chunk = current;
     if (current->taken == SLOTS) current = NULL;
   }
-  pthread_mutex_unlock(&mutex);
+  unlock();
   return slot;
 }
 
 static void give_up(struct chunk* chunk) {
-  pthread_mutex_lock(&mutex);
+  lock();
   if (++chunk->ended == SLOTS && dead_chunks < dead_limit && replace(chunk)) {
     chunks--;
     dead_chunks++;
   }
-  pthread_mutex_unlock(&mutex);
+  unlock();
 }
 
 struct ArrowAsyncProducer* cdevice_v0_producer_new(size_t size) {
@@ -131,9 +145,9 @@ void cdevice_v0_producer_end(struct ArrowAsyncProducer* producer) {
 }
 
 static int64_t read_count(const int64_t* count) {
-  pthread_mutex_lock(&mutex);
+  lock();
   int64_t n = *count;
-  pthread_mutex_unlock(&mutex);
+  unlock();
   return n;
 }
 
@@ -142,10 +156,10 @@ int64_t cdevice_v0_producer_dead_chunks(void) { return read_count(&dead_chunks);
 int64_t cdevice_v0_producer_chunk_size(void) { return SLOTS; }
 
 int64_t cdevice_v0_producer_limit_dead(int64_t limit) {
-  pthread_mutex_lock(&mutex);
+  lock();
   int64_t before = dead_limit;
   dead_limit = limit;
-  pthread_mutex_unlock(&mutex);
+  unlock();
   return before;
 }
 

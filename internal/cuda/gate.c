@@ -2,8 +2,33 @@
  * in the stream waits until the gate is opened. */
 #include "driver.h"
 
-#include <pthread.h>
 #include <stdlib.h>
+
+#ifdef _WIN32
+#include <windows.h>
+
+struct gate {
+  HANDLE opened;
+};
+
+static struct gate* gate_make(void) {
+  struct gate* g = malloc(sizeof *g);
+  if (!g) return NULL;
+  g->opened = CreateEventA(NULL, TRUE, FALSE, NULL);
+  if (g->opened) return g;
+  free(g);
+  return NULL;
+}
+
+static void gate_free(struct gate* g) {
+  CloseHandle(g->opened);
+  free(g);
+}
+
+static void gate_wait(struct gate* g) { WaitForSingleObject(g->opened, INFINITE); }
+static void gate_signal(struct gate* g) { SetEvent(g->opened); }
+#else
+#include <pthread.h>
 
 struct gate {
   pthread_mutex_t mutex;
@@ -11,28 +36,45 @@ struct gate {
   int open;
 };
 
+static struct gate* gate_make(void) {
+  struct gate* g = malloc(sizeof *g);
+  if (!g) return NULL;
+  pthread_mutex_init(&g->mutex, NULL);
+  pthread_cond_init(&g->opened, NULL);
+  g->open = 0;
+  return g;
+}
+
 static void gate_free(struct gate* g) {
   pthread_cond_destroy(&g->opened);
   pthread_mutex_destroy(&g->mutex);
   free(g);
 }
 
-/* The stream passes after the gate was opened, so it is the last to touch it. */
-static void pass(void* p) {
-  struct gate* g = p;
+static void gate_wait(struct gate* g) {
   pthread_mutex_lock(&g->mutex);
   while (!g->open) pthread_cond_wait(&g->opened, &g->mutex);
   pthread_mutex_unlock(&g->mutex);
-  gate_free(g);
+}
+
+static void gate_signal(struct gate* g) {
+  pthread_mutex_lock(&g->mutex);
+  g->open = 1;
+  pthread_cond_signal(&g->opened);
+  pthread_mutex_unlock(&g->mutex);
+}
+#endif
+
+/* The stream passes after the gate was opened, so it is the last to touch it. */
+static void pass(void* p) {
+  gate_wait(p);
+  gate_free(p);
 }
 
 cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table d, uintptr_t context, uintptr_t stream) {
   cdevice_v0_cuda_result r = {CDEVICE_V0_CUDA_NO_MEMORY, cdevice_v0_cuda_call_cuLaunchHostFunc, 0};
-  struct gate* g = malloc(sizeof *g);
+  struct gate* g = gate_make();
   if (!g) return r;
-  pthread_mutex_init(&g->mutex, NULL);
-  pthread_cond_init(&g->opened, NULL);
-  g->open = 0;
   r = cdevice_v0_cuda_launch_host(d, context, stream, pass, g);
   if (r.code)
     gate_free(g);
@@ -41,10 +83,4 @@ cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table d, uintptr
   return r;
 }
 
-void cdevice_v0_cuda_gate_open(uint64_t gate) {
-  struct gate* g = (struct gate*)(uintptr_t)gate;
-  pthread_mutex_lock(&g->mutex);
-  g->open = 1;
-  pthread_cond_signal(&g->opened);
-  pthread_mutex_unlock(&g->mutex);
-}
+void cdevice_v0_cuda_gate_open(uint64_t gate) { gate_signal((struct gate*)(uintptr_t)gate); }

@@ -3,7 +3,8 @@
 // does the least work possible. It is for tests (cgo is not allowed in _test.go files) and no part of the library.
 package cpeer
 
-// #cgo LDFLAGS: -lpthread
+// #cgo !windows LDFLAGS: -lpthread
+// #cgo windows LDFLAGS: -Wl,-Bstatic -lwinpthread -Wl,-Bdynamic
 // #include <stdlib.h>
 // #include "cpeer.h"
 import "C"

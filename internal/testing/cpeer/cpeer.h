@@ -3,7 +3,6 @@
 #pragma once
 
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "../../abi/abi.h"
 
@@ -13,10 +12,6 @@ void cpeer_count_schema_release(struct ArrowSchema* schema);
 
 /* Calls run(argument) on a thread that Go has never seen, and waits for it. Returns 0, or an errno. */
 int cpeer_on_thread(void* (*run)(void*), void* argument);
-
-/* Waits for a child process, which it ends after so many seconds. Returns 0 if the child has ended by itself, without
- * an error, or an errno. */
-int cpeer_wait_for_child(pid_t child, int seconds);
 
 /* Call the release callback from a thread that Go has never seen. Returns 0, or
  * the error of pthread_create. */

@@ -2,10 +2,8 @@
 
 #include "cpeer.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static void count(struct cpeer_tensor* t, void* self, void* expected) {
   __atomic_fetch_add(&t->deleted, 1, __ATOMIC_RELAXED);
@@ -64,14 +62,4 @@ int cpeer_delete_on_thread(DLManagedTensor* tensor) { return cpeer_on_thread(cal
 
 int cpeer_delete_versioned_on_thread(DLManagedTensorVersioned* tensor) {
   return cpeer_on_thread(call_versioned, tensor);
-}
-
-int cpeer_delete_in_fork(DLManagedTensorVersioned* tensor, int seconds) {
-  pid_t child = fork();
-  if (child < 0) return errno;
-  if (child == 0) {
-    tensor->deleter(tensor);
-    _exit(0);
-  }
-  return cpeer_wait_for_child(child, seconds);
 }

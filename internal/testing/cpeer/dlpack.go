@@ -97,9 +97,3 @@ func DeleteOnThread(tensor uintptr, versioned bool) error {
 	}
 	return nil
 }
-
-// DeleteInFork calls the deleter of a DLManagedTensorVersioned in a child by fork, and returns an error
-// unless the child ends by itself. The tensor of this process stays.
-func DeleteInFork(tensor uintptr) error {
-	return waited(C.cpeer_delete_in_fork((*C.DLManagedTensorVersioned)(abi.Pointer(tensor)), 20))
-}

@@ -61,7 +61,3 @@ double cpeer_tensor_sum(const DLTensor* tensor);
 /* Call the deleter on a new thread, and wait for it. They return an errno. */
 int cpeer_delete_on_thread(DLManagedTensor* tensor);
 int cpeer_delete_versioned_on_thread(DLManagedTensorVersioned* tensor);
-
-/* Calls the deleter in a child by fork. Returns 0 if the child has ended by itself, an errno
- * otherwise: it is ended after so many seconds. */
-int cpeer_delete_in_fork(DLManagedTensorVersioned* tensor, int seconds);

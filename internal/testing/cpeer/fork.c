@@ -1,6 +1,5 @@
+#ifndef _WIN32
 #include "fork.h"
-
-#include "cpeer.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -33,7 +32,7 @@ static struct cpeer_forked use(struct ArrowDeviceArray* array, struct ArrowDevic
   return found;
 }
 
-int cpeer_wait_for_child(pid_t child, int seconds) {
+static int wait_for_child(pid_t child, int seconds) {
   const struct timespec nap = {0, 1000000};
   for (int i = 0; i < seconds * 1000; i++) {
     int status;
@@ -56,8 +55,19 @@ int cpeer_use_in_fork(struct ArrowDeviceArray* array, struct ArrowDeviceArrayStr
     _exit(write(ends[1], &answer, sizeof answer) != (ssize_t)sizeof answer);
   }
   close(ends[1]);
-  int err = child < 0 ? EAGAIN : cpeer_wait_for_child(child, seconds);
+  int err = child < 0 ? EAGAIN : wait_for_child(child, seconds);
   if (err == 0 && read(ends[0], found, sizeof *found) != (ssize_t)sizeof *found) err = EPROTO;
   close(ends[0]);
   return err;
 }
+
+int cpeer_delete_in_fork(DLManagedTensorVersioned* tensor, int seconds) {
+  pid_t child = fork();
+  if (child < 0) return errno;
+  if (child == 0) {
+    tensor->deleter(tensor);
+    _exit(0);
+  }
+  return wait_for_child(child, seconds);
+}
+#endif

@@ -1,3 +1,5 @@
+//go:build cgo && unix
+
 package cpeer
 
 // #include "fork.h"
@@ -33,4 +35,10 @@ func UseInFork(array *abi.ArrowDeviceArray, stream *abi.ArrowDeviceArrayStream, 
 		GetSchema: syscall.Errno(found.get_schema), GetNext: syscall.Errno(found.get_next),
 		PlainGetNext: syscall.Errno(found.plain_get_next), ExtractData: syscall.Errno(found.extract_data),
 	}, nil
+}
+
+// DeleteInFork calls the deleter of a DLManagedTensorVersioned in a child by fork, and returns an error
+// unless the child ends by itself. The tensor of this process stays.
+func DeleteInFork(tensor uintptr) error {
+	return waited(C.cpeer_delete_in_fork((*C.DLManagedTensorVersioned)(abi.Pointer(tensor)), 20))
 }

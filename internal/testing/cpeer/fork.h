@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "../../abi/abi.h"
+#include "dlpack.h"
 
 /* The results of the child. */
 struct cpeer_forked {
@@ -22,3 +23,7 @@ struct cpeer_forked {
 int cpeer_use_in_fork(struct ArrowDeviceArray* array, struct ArrowDeviceArrayStream* stream,
                       struct ArrowArrayStream* plain, struct ArrowAsyncProducer* producer, struct ArrowAsyncTask* task,
                       int seconds, struct cpeer_forked* found);
+
+/* Calls the deleter in a child by fork. Returns 0 if the child has ended by itself, an errno
+ * otherwise: it is ended after so many seconds. */
+int cpeer_delete_in_fork(DLManagedTensorVersioned* tensor, int seconds);
