@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -168,7 +167,7 @@ func (c *consumer) begin(p *abi.ArrowAsyncProducer, begun *streamBegin, err erro
 		return c.refuse(err)
 	}
 	if c.stopped {
-		return int(syscall.ECANCELED)
+		return errnoOf(context.Canceled)
 	}
 	c.producer, c.begun = p, begun
 	c.room, c.asking = c.queue, true

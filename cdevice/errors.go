@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 )
@@ -82,18 +83,19 @@ func (e *ProducerError) errno() int { return e.Code }
 
 // codeText prints a code from C.
 func codeText(code int) string {
-	if code <= 0 {
+	err := errno.Error(code)
+	if err == 0 {
 		return fmt.Sprintf("code %d", code)
 	}
-	return fmt.Sprintf("%s (errno %d)", syscall.Errno(code), code)
+	return fmt.Sprintf("%s (errno %d)", err, code)
 }
 
 // errnos maps errors to codes of C and back: callbacks
 // return the code of the first entry that an error wraps, and an error that came with a
 // code wraps that code's entries.
 var errnos = []struct {
-	err  error
-	code syscall.Errno
+	err   error
+	errno syscall.Errno
 }{
 	{context.Canceled, syscall.ECANCELED},
 	{context.DeadlineExceeded, syscall.ETIMEDOUT},
@@ -113,16 +115,18 @@ func errnoOf(err error) int {
 	if errors.As(err, &coded) && isCode(coded.errno()) {
 		return coded.errno()
 	}
-	var errno syscall.Errno
-	if errors.As(err, &errno) && isCode(int(errno)) {
-		return int(errno)
+	var system syscall.Errno
+	if errors.As(err, &system) {
+		if code := errno.Code(system); code != 0 {
+			return code
+		}
 	}
 	for _, e := range errnos {
 		if errors.Is(err, e.err) {
-			return int(e.code)
+			return errno.Code(e.errno)
 		}
 	}
-	return int(syscall.EIO)
+	return errno.Code(syscall.EIO)
 }
 
 // isCode reports whether the number is an error code in C: it fits an int and is not zero.
@@ -130,12 +134,13 @@ func isCode(code int) bool { return code != 0 && int(int32(code)) == code }
 
 // errorsOf returns the errors that an error with a code from C wraps.
 func errorsOf(code int) []error {
-	if code <= 0 {
+	err := errno.Error(code)
+	if err == 0 {
 		return nil // not an errno: nothing is known about it
 	}
-	wrapped := []error{syscall.Errno(code)}
+	wrapped := []error{err}
 	for _, e := range errnos {
-		if int(e.code) == code {
+		if e.errno == err {
 			wrapped = append(wrapped, e.err)
 			break
 		}

@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"internal/abi":           {"cdevice/include"},
 	"internal/handle":        {},
 	"internal/excerpt":       {},
+	"internal/errno":         {},
 	"internal/argument":      {},
 	"internal/fielderr":      {"internal/excerpt"},
 	"internal/keep":          {"device"},
@@ -70,7 +71,7 @@ var allowed = map[string][]string{
 	"internal/forcdata":      {"internal/abi"},
 	"internal/items":         {"device", "internal/bridge", "internal/fielderr", "internal/keep", "internal/refcount"},
 	"cdevice": {
-		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/forcdata", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
+		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/errno", "internal/excerpt", "internal/fielderr", "internal/forcdata", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},

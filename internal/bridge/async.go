@@ -1,11 +1,11 @@
 package bridge
 
 // #cgo nocallback cdevice_v0_calling
+// #include <errno.h>
 // #include "async.h"
 import "C"
 
 import (
-	"syscall"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -77,9 +77,9 @@ func ExportTask(t Task, out *abi.ArrowAsyncTask) handle.Word {
 func cdevice_v0_go_extract_data(word C.uint64_t, out C.uintptr_t) (code C.int) {
 	t, ok := handle.Take(handle.Word(word)).(Task)
 	if !ok {
-		return C.int(syscall.EINVAL)
+		return C.EINVAL
 	}
-	code = C.int(syscall.EIO)
+	code = C.EIO
 	guard(func() { code = C.int(t.ExtractData(abi.At[abi.ArrowDeviceArray](uintptr(out)))) })
 	return code
 }

@@ -1,12 +1,12 @@
 package bridge
 
+// #include <errno.h>
 // #include "stream.h"
 import "C"
 
 import (
 	"math"
 	"runtime"
-	"syscall"
 	"unicode/utf8"
 	"unsafe"
 
@@ -50,9 +50,9 @@ func ExportPlainStream(s Stream, out *abi.ArrowArrayStream) {
 func ask[T any](word C.uint64_t, do func(T) int) (code C.int) {
 	v, ok := handle.Get(handle.Word(word)).(T)
 	if !ok {
-		return C.int(syscall.EINVAL)
+		return C.EINVAL
 	}
-	code = C.int(syscall.EIO)
+	code = C.EIO
 	guard(func() { code = C.int(do(v)) })
 	return code
 }
@@ -86,9 +86,9 @@ func PlainGetNext(s *abi.ArrowArrayStream, out *abi.ArrowArray) int {
 func nextInGo(word, out uintptr) (code int) {
 	s, ok := handle.Get(handle.Word(word)).(Stream)
 	if !ok {
-		return int(syscall.EINVAL)
+		return C.EINVAL
 	}
-	code = int(syscall.EIO)
+	code = C.EIO
 	contain(func() { code = s.GetNext(out) })
 	return code
 }
