@@ -17,6 +17,9 @@ import types
 if sys.version_info < (3, 10):
     # Its signal handlers do not run on a stack of their own, which the Go runtime needs: the process ends with a signal.
     raise ImportError(f"arrowdevice needs Python 3.10 or later, not {sys.version.split()[0]}")
+if "t" in getattr(sys, "abiflags", ""):
+    # Also where PYTHON_GIL switches the lock on: such a build counts references in another way.
+    raise ImportError("arrowdevice needs a Python that is built with the GIL: it has not been tried in a free-threaded one")
 
 from . import _functions, _library, _objects
 from ._errors import Cancelled, Error, Panic

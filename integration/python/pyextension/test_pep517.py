@@ -76,7 +76,7 @@ def test_metadata(wheel):
     with zipfile.ZipFile(wheel) as archive:
         metadata = packaging.metadata.Metadata.from_email(archive.read("greet_ings-1.0rc1.dist-info/METADATA"))
         assert archive.read("greet_ings-1.0rc1.dist-info/licenses/LICENCE") == b"As you like.\n"
-    assert wheel.name.startswith("greet_ings-1.0rc1-py3-none-")
+    assert wheel.name.startswith("greet_ings-1.0rc1-cp310-abi3-")
     assert (metadata.name, str(metadata.version), metadata.summary) == ("Greet-ings", "1.0rc1", "Greets.")
     assert (metadata.description, metadata.description_content_type) == ("# Greetings\n\nÄ.\n", "text/markdown; charset=UTF-8")
     assert (metadata.requires_python, metadata.license_expression) == (">=3.9,>=3.10", "MIT")

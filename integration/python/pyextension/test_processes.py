@@ -16,6 +16,13 @@ def test_older_python_is_refused(tmp_path):
     assert err.splitlines()[-1].startswith("ImportError: arrowdevice needs Python 3.10 or later, not 3.")
 
 
+def test_free_threaded_python_is_refused(tmp_path):
+    """By the package, so that no library is loaded."""
+    status, _, err = ended('sys.abiflags = "t"\nimport arrowdevice\n', tmp_path, head=FINDS)
+    assert status == 1
+    assert err.splitlines()[-1].startswith("ImportError: arrowdevice needs a Python that is built with the GIL")
+
+
 def test_forked_child_gets_an_error(tmp_path):
     program = """
     import gc, os

@@ -88,6 +88,16 @@ def test_tag(wheel, files, library):
     assert tag in packaging.tags.sys_tags()
     described = email.message_from_bytes(files[f"{INFO}/WHEEL"])
     assert described["Tag"] == str(tag) and described["Root-Is-Purelib"] == "false"
+
+
+def test_pythons(wheel):
+    """Every CPython since the oldest, but for free-threaded builds, and no other Python."""
+    _, _, _, (tag,) = packaging.utils.parse_wheel_filename(wheel.name)
+    for minor in range(10, 17):
+        assert tag in packaging.tags.cpython_tags((3, minor), [f"cp3{minor}"], [tag.platform])
+    assert tag not in packaging.tags.cpython_tags((3, 9), ["cp39"], [tag.platform])
+    assert tag not in packaging.tags.cpython_tags((3, 14), ["cp314t"], [tag.platform])
+    assert tag not in packaging.tags.compatible_tags((3, 14), "cp314", [tag.platform])  # those of every Python
     if sys.platform != "linux":
         return
     symbols = wheels.run("readelf", "--wide", "--dyn-syms", library)

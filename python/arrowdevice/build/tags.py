@@ -1,4 +1,4 @@
-"""The platform tag of a wheel: the systems on which its library really loads."""
+"""The tags of a wheel: the Pythons that run its library, and the systems on which it really loads."""
 
 import re
 
@@ -11,6 +11,10 @@ _ENTRY = ENTRIES + "call"
 
 _LINUX = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "riscv64": "riscv64", "s390x": "s390x", "loong64": "loongarch64"}
 _MACOS = {"amd64": "x86_64", "arm64": "arm64"}
+
+# The library finds functions of CPython by name, which every version since this one has. So the tag is that of the
+# stable ABI, which free-threaded builds and other Pythons do not take: "py3-none" would install there.
+INTERPRETER = "cp310-abi3"
 
 # Libraries of glibc that every manylinux system has; the linker's name has the architecture in it.
 _SYSTEM = re.compile(r"lib(c|m|dl|pthread|rt|resolv|util)\.so\.\d+|ld-?linux-.*\.so\.\d+|ld(-linux|64)?\.so\.\d+")

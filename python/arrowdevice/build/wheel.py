@@ -23,14 +23,13 @@ def build(project, package, output, go="go"):
     with tempfile.TemporaryDirectory() as temporary:
         library = Path(temporary, f"lib{project.module}" + (".dylib" if system == "darwin" else ".so"))
         golang.build(package, library, temporary)
-        platform = tags.platform(library, system, architecture)
+        tag = f"{tags.INTERPRETER}-{tags.platform(library, system, architecture)}"
         files = _runtime(f"{project.module}/{_VENDORED}")
         functions = _functions(library)
         files[f"{project.module}/{library.name}"] = library.read_bytes()
     if not project.summary:
         project.summary = package.doc
     files.update(sources.files(project.module, library.name, package.doc, functions))
-    tag = f"py3-none-{platform}"
     info = f"{project.module}-{project.version}.dist-info"
     files.update(_info(project, package, info, tag))
     path = Path(output, f"{project.module}-{project.version}-{tag}.whl")
