@@ -22,7 +22,8 @@ _PATIENCE_AT_EXIT = 2.0  # seconds until functions that ignore the end of their 
 
 _FORKED = (
     "{}: loaded before this process was forked, and no Go runtime survives a fork: use "
-    'multiprocessing.get_context("spawn") or "forkserver", or load the library in the child only'
+    'multiprocessing.get_context("spawn"), or "forkserver" after multiprocessing.set_forkserver_preload([]), or load the '
+    "library in the child only"
 )
 
 
