@@ -88,7 +88,7 @@ clang: ## the packages with C, compiled by clang
 	CC=$(CURDIR)/ci/clang $(GO) build ./internal/abi ./internal/bridge ./internal/cuda ./pyextension/internal/capi
 	$(MAKE) --no-print-directory cc CC=ci/clang
 
-##@ Other processors
+##@ Other platforms and versions
 # Those in which C and Go share memory, and one for each way in which tests start programs.
 ARM64_SAMPLE = ./internal/abi ./internal/bridge ./internal/handle ./internal/live ./internal/refcount
 
@@ -104,6 +104,13 @@ test-arm64: ## all Go tests but those that need Python, in the same way (half an
 	ci/arm64/lacks/check
 	ci/arm64/go vet ./...
 	ci/arm64/go test -timeout 60m -vet=off -ldflags=-w -short -p 1 $(CHECKED) ./cudasim/... ./ci/rules
+
+pythons: ## the tests in Python in each version that the package claims: an hour or so, and 1 GB of wheels for each, the first time
+	integration/pythons.sh
+
+python-newest: ## a sample of them in the newest version: functions, arguments, the end of a process
+	integration/pythons.sh $$(grep -oE 'Python :: 3\.[0-9]+' python/pyproject.toml | tail -n 1 | cut -d' ' -f3) \
+		pyextension/test_functions.py pyextension/test_arguments.py pyextension/test_processes.py
 
 ##@ GPUs
 cudasim: ## the simulated CUDA driver, for any program; prints its path

@@ -11,7 +11,9 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-python=$("$root/ci/venv" "$here/python/requirements.txt")
+built=()
+"${PYTHON:-python3}" -c 'import sys; exit(sys.version_info < (3, 15))' && built=("$here/python/nanoarrow.sh")
+python=$("$root/ci/venv" "$here/python/requirements.txt" "${built[@]}")
 
 export GOLIB=$root/build/libgolib.so
 export GILPRODUCER=$root/build/libgilproducer.so
