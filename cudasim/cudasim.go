@@ -67,9 +67,12 @@ type Options struct {
 	// NoConcurrentManaged removes concurrent managed access from all devices, as on Windows: the
 	// host must not touch managed memory while its device works.
 	NoConcurrentManaged bool
-	NoPeer              bool // devices cannot access each other's memory
-	NoReadOnlyRegister  bool // memory that is mapped read-only cannot be registered
-	NoPoison            bool // do not fill fresh and freed memory with garbage
+	// Coherent is the number of devices, the first ones, that use the page tables of the host, as the GPU of
+	// Grace Hopper does: their work accesses all memory of the host.
+	Coherent           int
+	NoPeer             bool // devices cannot access each other's memory
+	NoReadOnlyRegister bool // memory that is mapped read-only cannot be registered
+	NoPoison           bool // do not fill fresh and freed memory with garbage
 
 	// StablePrimary gives a primary context the same handle each time that it is activated, as
 	// drivers do. Without it, using a handle from before the last release is an error.
@@ -110,6 +113,7 @@ func (o Options) String() string {
 	set(o.NoPools, "pools", 0)
 	set(o.NoManaged, "managed", 0)
 	set(o.NoConcurrentManaged, "concurrent_managed_access", 0)
+	set(o.Coherent != 0, "coherent", o.Coherent)
 	set(o.NoPeer, "peer", 0)
 	set(o.NoReadOnlyRegister, "read_only_register", 0)
 	set(o.NoPoison, "poison", 0)

@@ -76,6 +76,7 @@ func TestOptionsString(t *testing.T) {
 		{Options{Version: 11080, NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true}, "version=11080,pools=0,managed=0,peer=0,poison=0"},
 		{Options{StablePrimary: true}, "primary=stable"},
 		{Options{NoConcurrentManaged: true}, "concurrent_managed_access=0"},
+		{Options{Devices: 2, Coherent: 1}, "devices=2,coherent=1"},
 		{Options{NoReadOnlyRegister: true}, "read_only_register=0"},
 		{Options{ReportPath: "-", Missing: []string{"cuMemAllocAsync"}}, "report=-"},
 	} {

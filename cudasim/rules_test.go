@@ -175,6 +175,7 @@ var machines = []string{
 	"devices=2,schedule=random,delay=100",
 	"devices=2,primary=stable",
 	"devices=2," + lazy,
+	"devices=2,coherent=2",
 }
 
 func TestRules(t *testing.T) {

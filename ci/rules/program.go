@@ -62,13 +62,14 @@ func (p program) run(driver, options string, names ...string) (string, error) {
 	return string(out), err
 }
 
-// simulate runs all rules on the simulator: on a driver of CUDA 12, on one of CUDA 13, and on devices without peer access.
+// simulate runs all rules on the simulator: on a driver of CUDA 12, on one of CUDA 13, and on devices without
+// peer access that reach pageable memory.
 func (p program) simulate() (results, error) {
 	all := results{lines: map[string]result{}}
 	for _, machine := range []struct {
 		version int
 		options string
-	}{{0, "devices=2"}, {13000, "devices=2"}, {0, "devices=2,peer=0"}} {
+	}{{0, "devices=2"}, {13000, "devices=2"}, {0, "devices=2,peer=0,coherent=2"}} {
 		driver, err := cudasim.Options{Version: machine.version}.Build()
 		if err != nil {
 			return all, err

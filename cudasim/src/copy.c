@@ -40,6 +40,11 @@ static CUresult find_end(uintptr_t address, size_t size, enum wanted wanted, str
   return readable(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* A device that uses the page tables of the host takes any address of the host for one of its own. */
+static enum wanted by(const struct stream *s, enum wanted wanted) {
+  return wanted == ON_DEVICE && device_coherent(s->context->device) ? ANY : wanted;
+}
+
 struct copy {
   uintptr_t to, from;
   size_t size;
@@ -96,8 +101,8 @@ static bool stages(const struct copy *c, const struct block *from) {
 
 static CUresult make(const struct copy *c, const struct stream *s, struct op **out) {
   struct end to, from;
-  CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
-  if (!r) r = find_end(c->from, c->size, c->from_wanted, &from);
+  CUresult r = find_end(c->to, c->size, by(s, c->to_wanted), &to);
+  if (!r) r = find_end(c->from, c->size, by(s, c->from_wanted), &from);
   if (!r && !c->peer) r = reach_check(s->context, to.block);
   if (!r && !c->peer) r = reach_check(s->context, from.block);
   if (r) return r;
@@ -238,7 +243,7 @@ CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcon
 
 CUresult set_op(const struct work *w, const struct stream *s, struct op **out) {
   struct end end;
-  CUresult r = find_end(w->to, w->size, ON_DEVICE, &end);
+  CUresult r = find_end(w->to, w->size, by(s, ON_DEVICE), &end);
   if (!r) r = reach_check(s->context, end.block);
   if (r) return r;
   struct op *op = *out = op_new(OP_SET);
@@ -260,7 +265,8 @@ static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUs
   if (count > SIZE_MAX / (size_t)width || to % (unsigned)width) return CUDA_ERROR_INVALID_VALUE;
   r = set_op(&(struct work){.to = to, .size = count * (size_t)width, .value = value, .width = width}, s, &op);
   if (r) return r;
-  const bool wait = !async && op->to_block->memory != DEVICE_MEMORY; /* the host may read it at once */
+  const struct block *b = op->to_block;
+  const bool wait = !async && (!b || b->memory != DEVICE_MEMORY); /* the host may read it at once */
   r = op_push(s, op);
   return r || !wait ? r : stream_finish(s);
 }

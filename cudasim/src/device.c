@@ -33,6 +33,10 @@ CUresult driver_loading_mode(int *mode) {
 
 bool device_valid(CUdevice device) { return device >= 0 && (uint64_t)device < sim.options.devices; }
 
+/* It uses the page tables of the host, and so reaches all memory of the host. The host reaches managed
+ * memory on the device; what the device allocated for itself it reaches no more than elsewhere. */
+bool device_coherent(CUdevice device) { return (uint64_t)device < sim.options.coherent; }
+
 static CUresult check(const void *out, CUdevice device) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   return device_valid(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -149,7 +153,11 @@ static int attribute_value(int attribute, CUdevice device) {
     case 33: return device + 1;                                                   /* PCI_BUS_ID */
     case 83: return (int)sim.options.managed;                                     /* MANAGED_MEMORY */
     case 85: return device;                                                       /* MULTI_GPU_BOARD_GROUP_ID */
+    case 86: return device_coherent(device);                                      /* HOST_NATIVE_ATOMIC_SUPPORTED */
+    case 88: return device_coherent(device);                                      /* PAGEABLE_MEMORY_ACCESS */
     case 89: return sim.options.managed && sim.options.concurrent_managed_access; /* CONCURRENT_MANAGED_ACCESS */
+    case 100: return device_coherent(device);             /* PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES */
+    case 101: return device_coherent(device);             /* DIRECT_MANAGED_MEM_ACCESS_FROM_HOST */
     case 113: return (int)sim.options.read_only_register; /* READ_ONLY_HOST_REGISTER_SUPPORTED */
     case 115: return (int)sim.options.pools;              /* MEMORY_POOLS_SUPPORTED */
     case 142: return host_pools();                        /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */

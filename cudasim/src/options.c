@@ -44,6 +44,7 @@ static const struct {
     OPTION(pools, 1),
     OPTION(managed, 1),
     OPTION(concurrent_managed_access, 1),
+    OPTION(coherent, MAX_DEVICES),
     OPTION(peer, 1),
     OPTION(read_only_register, 1),
     OPTION(poison, 1),

@@ -308,7 +308,8 @@ struct device {
 
 struct options {
   uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
-  uint64_t version, pools, managed, concurrent_managed_access, peer, read_only_register, poison, race, stacks, threads;
+  uint64_t version, pools, managed, concurrent_managed_access, coherent, peer, read_only_register, poison, race, stacks,
+      threads;
   bool stable_primary;
   char report[4096], ledger[4096];
 };
@@ -412,6 +413,7 @@ void ledger_references(int device); /* to its primary context: they have changed
 
 /* device.c, context.c */
 bool device_valid(CUdevice device);
+bool device_coherent(CUdevice device);
 CUresult current_context(struct context **out);
 CUresult context_new(int device, unsigned flags, bool primary, struct context **out);
 CUresult context_check_flags(unsigned flags);

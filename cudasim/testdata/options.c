@@ -145,3 +145,24 @@ SIMULATED(a_pool_gives_way_to_plain_allocations, "memory=1048576") {
   OK(cuMemPoolTrimTo(pool, 0));
   OK(cuMemFree_v2(new_memory(800000)));
 }
+
+SIMULATED(devices_share_page_tables_with_the_host_if_asked, "devices=2,coherent=1") {
+  static const int attributes[] = {86, ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ATTRIBUTE_PAGEABLE_HOST_TABLES,
+                                   ATTRIBUTE_DIRECT_MANAGED_ACCESS};
+  unsigned char bytes[64] = {0};
+  for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
+    for (int device = 0; device < 2; device++) SAME(attribute(attributes[i], device), !device);
+  OK(cuMemsetD8_v2(address(bytes), 1, 64));
+  CHECK(all_bytes(bytes, 1, 64));
+  IS(cuMemcpyDtoH_v2(bytes, 16, 64), CUDA_ERROR_INVALID_VALUE); /* nothing is mapped there */
+  use(1);
+  IS(cuMemsetD8_v2(address(bytes), 2, 64), CUDA_ERROR_INVALID_VALUE);
+}
+
+SIMULATED(memory_of_such_a_device_is_not_the_host_s, "coherent=1") {
+  CUdeviceptr m = new_memory(4096);
+  CHECK(!host_reads((void *)(uintptr_t)m) && !host_writes((void *)(uintptr_t)m));
+  IS(cuMemcpyHtoD_v2(m, (void *)(uintptr_t)m, 64), CUDA_ERROR_INVALID_VALUE);
+  OK(cuMemFree_v2(m));
+  IS(cuMemsetD8_v2(m, 1, 64), CUDA_ERROR_INVALID_VALUE);
+}

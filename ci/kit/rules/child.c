@@ -133,6 +133,10 @@ static const char* lacking(unsigned needs) {
   if (needs & CONCURRENT && !attribute(ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0)) return "concurrent managed access";
   if (needs & NO_PAGEABLE && attribute(ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0))
     return "a device that does not reach pageable memory";
+  if (needs & PAGEABLE && !attribute(ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0))
+    return "a device that reaches pageable memory";
+  if (needs & COHERENT && !attribute(ATTRIBUTE_PAGEABLE_HOST_TABLES, 0))
+    return "a device that uses the page tables of the host";
   if (needs & REGISTER && !attribute(ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0)) return "page-locking of existing memory";
   if (needs & IPC && !attribute(ATTRIBUTE_IPC_EVENT_SUPPORTED, 0)) return "IPC";
   return NULL;
@@ -148,6 +152,7 @@ static void print_device(int device) {
       {ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, "concurrent managed access"},
       {ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, "pageable memory access"},
       {ATTRIBUTE_PAGEABLE_HOST_TABLES, "host page tables"},
+      {ATTRIBUTE_DIRECT_MANAGED_ACCESS, "direct access from the host to managed memory"},
       {ATTRIBUTE_UNIFIED_ADDRESSING, "unified addressing"},
       {ATTRIBUTE_HOST_REGISTER_SUPPORTED, "host register"},
       {ATTRIBUTE_HOST_REGISTERED_POINTER, "host pointer of registered memory"},

@@ -3,7 +3,7 @@
 #include "rules.h"
 
 RULE(the_host_cannot_touch_device_memory, READING,
-     "Device memory cannot be read or written by the host at its address.", .needs = NO_PAGEABLE, .alone = true) {
+     "Device memory cannot be read or written by the host at its address.", .alone = true) {
   CUdeviceptr m = new_memory(100000);
   volatile char* p = (volatile char*)(uintptr_t)m;
   CHECK(!host_reads(p));

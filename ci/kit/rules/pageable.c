@@ -104,3 +104,52 @@ RULE(a_copy_does_not_need_memory_that_was_touched, MANUAL,
   CHECK(all_bytes(p, 5, size));
   free(p);
 }
+
+RULE(a_device_that_reaches_pageable_memory_fills_it, MANUAL,
+     "cuMemsetD8 and cuMemsetD8Async take the address of pageable memory where the device reaches it.",
+     .needs = PAGEABLE) {
+  unsigned char* bytes = new_pages(8192);
+  memset(bytes, 1, 8192);
+  IS(cuMemsetD8_v2(address(bytes), 2, 4096), CUDA_SUCCESS);
+  CHECK(all_bytes(bytes, 2, 4096) && all_bytes(bytes + 4096, 1, 4096));
+  IS(cuMemsetD8Async(address(bytes + 4096), 3, 4096, a), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(a));
+  CHECK(all_bytes(bytes, 2, 4096) && all_bytes(bytes + 4096, 3, 4096));
+}
+
+RULE(a_device_that_reaches_pageable_memory_copies_it_as_its_own, MANUAL,
+     "Copies take the address of pageable memory for one of the device where the device reaches it.",
+     .needs = PAGEABLE) {
+  unsigned char *from = new_pages(4096), *to = new_pages(4096);
+  memset(from, 4, 4096);
+  IS(cuMemcpyDtoDAsync_v2(m, address(from), N, a), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(a));
+  CHECK(is_filled(m, 4, N));
+  IS(cuMemcpyDtoH_v2(to, address(from), 4096), CUDA_SUCCESS);
+  CHECK(all_bytes(to, 4, 4096));
+  memset(from, 5, 4096);
+  IS(cuMemcpyHtoD_v2(address(to), from, 4096), CUDA_SUCCESS);
+  CHECK(all_bytes(to, 5, 4096));
+}
+
+RULE(work_on_pageable_memory_follows_its_stream, MANUAL,
+     "A fill of pageable memory that the device reaches is done in the order of its stream.", .needs = PAGEABLE) {
+  unsigned char* bytes = new_pages(4096);
+  memset(bytes, 1, 4096);
+  close_gate(a);
+  DOES_NOT_WAIT(cuMemsetD8Async(address(bytes), 6, 4096, a));
+  STAYS(all_bytes(bytes, 1, 4096));
+  open_gate();
+  OK(cuStreamSynchronize(a));
+  CHECK(all_bytes(bytes, 6, 4096));
+}
+
+RULE(
+    a_device_with_the_host_s_page_tables_is_coherent, MANUAL,
+    "A device with attribute 100 also reaches pageable memory (88) and has concurrent managed access (89), and the host "
+    "reaches managed memory on it (101).",
+    .needs = COHERENT) {
+  SAME(attribute(ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0), 1);
+  SAME(attribute(ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0), 1);
+  SAME(attribute(ATTRIBUTE_DIRECT_MANAGED_ACCESS, 0), 1);
+}

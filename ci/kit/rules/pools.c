@@ -58,7 +58,7 @@ RULE(allocation_in_a_stream_needs_no_current_context, READING,
 }
 
 RULE(the_host_cannot_touch_pool_memory, READING, "Memory of a device's pool cannot be read by the host.",
-     .needs = POOLS | NO_PAGEABLE, .alone = true) {
+     .needs = POOLS, .alone = true) {
   CUdeviceptr m = allocate(4096, NULL);
   OK(cuStreamSynchronize(NULL));
   CHECK(!host_reads((void*)(uintptr_t)m));

@@ -36,6 +36,8 @@ enum {
   NO_PAGEABLE = 32, /* the device does not reach pageable memory by itself */
   REGISTER = 64,    /* page-locking of memory that exists */
   IPC = 128,        /* memory and events of other processes */
+  PAGEABLE = 256,   /* the device reaches pageable memory by itself */
+  COHERENT = 512,   /* it does so by the page tables of the host */
 };
 
 extern const char* const basis_words[];
@@ -236,6 +238,7 @@ enum {
   ATTRIBUTE_HOST_REGISTERED_POINTER = 91,
   ATTRIBUTE_HOST_REGISTER_SUPPORTED = 99,
   ATTRIBUTE_PAGEABLE_HOST_TABLES = 100,
+  ATTRIBUTE_DIRECT_MANAGED_ACCESS = 101,
   ATTRIBUTE_READ_ONLY_HOST_REGISTER = 113,
   ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
   ATTRIBUTE_IPC_EVENT_SUPPORTED = 125,
