@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -48,6 +49,17 @@ func TestMetadataWithoutASchemaGoesBothWays(t *testing.T) {
 	md, err := ReadMetadata("", 0)
 	require.NoError(t, err)
 	assert.Zero(t, md.Len())
+}
+
+// The padding is in C memory, which malloc does not clear, and a template copies it.
+func TestPaddingOfMetadataIsWritten(t *testing.T) {
+	p := pairsOf(arrow.NewMetadata([]string{"k"}, []string{"v"}))
+	require.Equal(t, 14, p.size())
+	words := []uint32{0, 0, 0, 0xffffffff, 0xffffffff} // aligned, as the metadata of a block
+	at := cursors{metadata: uintptr(unsafe.Pointer(&words[0]))}
+	at.putMetadata(p)
+	written := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 20)
+	assert.Equal(t, []byte{0, 0, 0xff}, written[14:17])
 }
 
 func TestErrorsOfMetadataNameTheirField(t *testing.T) {

@@ -257,7 +257,10 @@ func (c *cursors) putMetadata(p pairs) (addr uintptr) {
 		return 0
 	}
 	addr = c.metadata
-	p.appendTo(abi.Slice[byte](addr, n)[:0])
-	c.metadata += uintptr(n+3) &^ 3
+	b := p.appendTo(abi.Slice[byte](addr, (n+3)&^3)[:0])
+	for len(b) < cap(b) {
+		b = append(b, 0) // a template copies the padding, too
+	}
+	c.metadata += uintptr(cap(b))
 	return addr
 }
