@@ -37,12 +37,12 @@ def test_fault_of_go_with_handlers_of_python(name, tmp_path):
 
 
 CALLS = {
-    "function": "ext.sleep(60_000)",
-    "reader": "next(ext.counters(1, 1, 60_000))",
-    "read_all": "ext.counters(1, 1000, 10).read_all()",
-    "source": "ext.count(forever())",
-    "sleeping source": "ext.count(slow())",
-    "asyncio": "asyncio.run(ext.sleep.aio(60_000))",
+    "function": "begun(); ext.sleep(60_000)",
+    "reader": "begun(); next(ext.counters(1, 1, 60_000))",
+    "read_all": "begun(); ext.counters(1, 1000, 10).read_all()",
+    "source": "begun(); ext.count(forever())",
+    "sleeping source": "begun(); ext.count(slow())",
+    "asyncio": "asyncio.run(sleep())",
 }
 
 
@@ -50,6 +50,13 @@ CALLS = {
 def test_interrupt_cancels_a_call(name, tmp_path):
     program = f"""
     import asyncio, itertools, time
+
+    def begun():
+        print("begun", flush=True)
+
+    async def sleep():  # an event loop that has not begun leaves a coroutine that was never awaited
+        begun()
+        await ext.sleep.aio(60_000)
 
     def forever():
         yield from itertools.repeat(BATCH)
@@ -60,7 +67,6 @@ def test_interrupt_cancels_a_call(name, tmp_path):
         yield BATCH
 
     try:
-        print("begun", flush=True)
         {CALLS[name]}
     except KeyboardInterrupt:
         print("interrupted", flush=True)
