@@ -3,7 +3,7 @@
     python -m arrowdevice.build ./mygopackage
 
 The wheel holds a Python package with the shared library of the Go package, a copy of the Python package arrowdevice, which
-loads it, and type stubs. It depends on nothing, and works with every Python from 3.10 on.
+loads it, and type stubs. It depends on nothing, and works with every CPython from 3.10 on that has the GIL.
 
 As a PEP 517 backend, with a pyproject.toml beside the Go package or above it:
 
