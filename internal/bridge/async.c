@@ -1,5 +1,6 @@
 #include "async.h"
 #include "fork.h"
+#include "local.h"
 
 #include <stddef.h>
 
@@ -71,26 +72,26 @@ struct call {
   struct call* outer;
 };
 
-static _Thread_local struct call* calls;
+CDEVICE_V0_LOCAL(struct call, calls)
 
 void cdevice_v0_call_request(uintptr_t producer, int64_t n, uint64_t handle) {
   struct ArrowAsyncProducer* p = (struct ArrowAsyncProducer*)producer;
-  struct call call = {handle, calls};
-  calls = &call;
+  struct call call = {handle, calls()};
+  set_calls(&call);
   p->request(p, n);
-  calls = call.outer;
+  set_calls(call.outer);
 }
 
 void cdevice_v0_call_cancel(uintptr_t producer, uint64_t handle) {
   struct ArrowAsyncProducer* p = (struct ArrowAsyncProducer*)producer;
-  struct call call = {handle, calls};
-  calls = &call;
+  struct call call = {handle, calls()};
+  set_calls(&call);
   p->cancel(p);
-  calls = call.outer;
+  set_calls(call.outer);
 }
 
 int cdevice_v0_calling(uint64_t handle) {
-  for (const struct call* c = calls; c != NULL; c = c->outer) {
+  for (const struct call* c = calls(); c != NULL; c = c->outer) {
     if (c->handle == handle) return 1;
   }
   return 0;

@@ -1,4 +1,5 @@
 #include "counts.h"
+#include "local.h"
 
 #include <stddef.h>
 
@@ -16,12 +17,13 @@ static struct part {
 } parts[PARTS] __attribute__((aligned(128)));
 
 static uint64_t threads;
-static _Thread_local struct part* own;
+CDEVICE_V0_LOCAL(struct part, own)
 
 uint64_t cdevice_v0_count(int kind, int64_t n) {
-  if (own == NULL) own = &parts[__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % PARTS];
-  __atomic_fetch_add(&own->counts[kind], n, __ATOMIC_RELEASE);
-  return (uint64_t)(own - parts);
+  struct part* part = own();
+  if (part == NULL) set_own(part = &parts[__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % PARTS]);
+  __atomic_fetch_add(&part->counts[kind], n, __ATOMIC_RELEASE);
+  return (uint64_t)(part - parts);
 }
 
 int64_t cdevice_v0_counted(int kind) {

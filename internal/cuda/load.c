@@ -19,8 +19,7 @@ static void* open_library(const char* path, char* text, size_t size) {
 static void* find(void* library, const char* symbol) { return (void*)GetProcAddress((HMODULE)library, symbol); }
 
 static void find_file(void* library, void* function, char* file, size_t size) {
-  (void)function;
-  if (!GetModuleFileNameA((HMODULE)library, file, (DWORD)size)) file[0] = 0;
+  if (!function || !GetModuleFileNameA((HMODULE)library, file, (DWORD)size)) file[0] = 0;
 }
 
 #else
