@@ -259,7 +259,8 @@ func WithMetadataFunc(f func(appMetadata []byte) error) ReceiveOption {
 // The connection must be a Unix socket, the loopback interface, or have one address at both ends; other connections carry
 // no trace of the option. It adds metadata to the calls as gRPC's credentials do, and includes those of [WithCallOptions]; it
 // replaces credentials that a connection has by grpc.WithDefaultCallOptions, which gRPC does not let it read. Any other peer gets bodies, and so does a process that cannot open memory of the batch's GPU: its
-// [WithTarget] is not a GPU, or package share finds no driver there.
+// [WithTarget] is not a GPU, or package share finds no driver there. On systems other than Linux, where package share does not
+// work, all batches go as bodies.
 //
 // Batches that package share cannot share are copied: those in memory of the CPU to mem, a share.Allocator, and those of a
 // GPU to memory of dev, a device.Sharer, that other processes can open. Without mem or dev, which may be nil, or if the copy fails, they are

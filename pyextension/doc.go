@@ -82,4 +82,6 @@
 // Python threads call. Release callbacks of Python's memory, and Python code that is the source of a
 // stream, run with the GIL. If a consumer holds the GIL while it reads a stream, the stream releases the
 // GIL while Go code runs.
+//
+// The package works on Unix. On Windows a library builds, and [Check] returns an error that wraps device.ErrNotSupported.
 package pyextension

@@ -32,5 +32,6 @@
 // opener touches no memory before. An opener trusts the owner as it trusts the producer of a C struct:
 // [cdevice.RecordBatch.ValidateFull] checks the contents of the buffers.
 //
-// The package works on Linux. On other systems its functions return an error that wraps device.ErrNotSupported.
+// The package works on Linux. On other systems Share, Open and NewAllocator return an error that wraps device.ErrNotSupported and
+// names the system.
 package share

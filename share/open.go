@@ -84,8 +84,8 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("share: Open: %w", err)
 	}
-	if !supported {
-		return nil, fmt.Errorf("share: Open: on this system: %w", device.ErrNotSupported)
+	if errSystem != nil {
+		return nil, fmt.Errorf("share: Open: %w", errSystem)
 	}
 	c, err := t.decode()
 	if err != nil {

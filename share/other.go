@@ -5,6 +5,7 @@ package share
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -12,10 +13,9 @@ import (
 // CUDA IPC and memfd exist on Linux only.
 
 const (
-	supported = false
-	maxFiles  = 0
-	released  = 'r'
-	failed    = 'f'
+	maxFiles = 0
+	released = 'r'
+	failed   = 'f'
 )
 
 type status byte
@@ -26,7 +26,8 @@ const (
 	mismatched
 )
 
-var errSystem = fmt.Errorf("on this system: %w", device.ErrNotSupported)
+// errSystem says that the package does not work on this system.
+var errSystem = fmt.Errorf("on %s: %w", runtime.GOOS, device.ErrNotSupported)
 
 var thisProcess id
 

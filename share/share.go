@@ -62,6 +62,9 @@ func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Sh
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("share: Share: %w", err)
 	}
+	if errSystem != nil {
+		return nil, fmt.Errorf("share: Share: %w", errSystem)
+	}
 	held, c, err := read(ctx, batch)
 	if err != nil {
 		return nil, err

@@ -82,9 +82,6 @@ func (s *source) locate(ctx context.Context, batch *cdevice.RecordBatch, c *cont
 }
 
 func (s *source) describe(batch *cdevice.RecordBatch, c *content) error {
-	if !supported {
-		return fmt.Errorf("share: Share: on this system: %w", device.ErrNotSupported)
-	}
 	if s.gpu != nil {
 		if err := s.recordEvent(batch, c); err != nil {
 			return err
