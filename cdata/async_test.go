@@ -23,6 +23,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 )
 
 var background = context.Background()
@@ -127,7 +128,7 @@ func TestErrorsOfAsyncStreams(t *testing.T) {
 			require.NoError(t, stream.Err)
 			m := <-stream.Stream
 			assert.Nil(t, m.Record)
-			assert.Equal(t, cdata.AsyncStreamError{Code: int(row.code), Msg: row.err.Error()}, m.Err)
+			assert.Equal(t, cdata.AsyncStreamError{Code: errno.Code(row.code), Msg: row.err.Error()}, m.Err)
 			_, more := <-stream.Stream
 			assert.False(t, more)
 			assert.True(t, <-a.ended == row.err, "the very error")
@@ -145,7 +146,7 @@ func TestErrorsOfAsyncStreams(t *testing.T) {
 		stream := <-a.consumer
 		var reported cdata.AsyncStreamError
 		require.ErrorAs(t, stream.Err, &reported)
-		assert.Equal(t, int(syscall.EINVAL), reported.Code)
+		assert.Equal(t, errno.Code(syscall.EINVAL), reported.Code)
 		assert.Contains(t, reported.Msg, "must have non-nil schema")
 		assert.ErrorIs(t, <-a.ended, arrow.ErrInvalid)
 	})

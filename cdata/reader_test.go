@@ -21,6 +21,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdata"
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
@@ -203,7 +204,7 @@ func TestErrorsOfStreams(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	t.Run("of a batch", func(t *testing.T) {
 		for _, text := range []string{"disk on fire", ""} { // without a text, get_last_error is NULL
-			p := cpeer.NewStream(3, 1, int(syscall.ENOSPC), text)
+			p := cpeer.NewStream(3, 1, errno.Code(syscall.ENOSPC), text)
 			defer p.Free()
 			s := new(cdata.CArrowArrayStream)
 			p.Export(streamMirror(s))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -48,7 +49,7 @@ func TestAsyncStreamRefusesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := consumed(t, soon(t), 2)
-			assert.Equal(t, int(syscall.EINVAL), row.do(p))
+			assert.Equal(t, errno.Code(syscall.EINVAL), row.do(p))
 			requested := p.Calls().Requested
 			_, err := p.all()
 			assert.ErrorContains(t, err, row.text)
@@ -150,7 +151,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 	t.Run("none inside on_error and release", func(t *testing.T) {
 		for ready := range 4 {
 			for name, end := range map[string]func(p *peer){
-				"on_error": func(p *peer) { p.Error(int(syscall.EIO), "x", nil) },
+				"on_error": func(p *peer) { p.Error(errno.Code(syscall.EIO), "x", nil) },
 				"the end":  func(p *peer) { p.End() },
 				"release":  func(*peer) {},
 			} {

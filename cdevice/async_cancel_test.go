@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -121,8 +122,8 @@ func TestAsyncStreamCancel(t *testing.T) {
 			"all tasks":         {func(p *peer) { p.send(4) }, 4},
 			"some tasks":        {func(p *peer) { p.send(2) }, 2},
 			"tasks and the end": {func(p *peer) { p.send(4); assert.Zero(p.t, p.End()) }, 4},
-			"on_error":          {func(p *peer) { p.Error(int(syscall.EIO), "late", nil) }, 0},
-			"tasks, on_error":   {func(p *peer) { p.send(3); p.Error(int(syscall.EIO), "late", nil) }, 3},
+			"on_error":          {func(p *peer) { p.Error(errno.Code(syscall.EIO), "late", nil) }, 0},
+			"tasks, on_error":   {func(p *peer) { p.send(3); p.Error(errno.Code(syscall.EIO), "late", nil) }, 3},
 		} {
 			for _, by := range []string{"Close", "context"} {
 				t.Run(name+" after "+by, func(t *testing.T) {

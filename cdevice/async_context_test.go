@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -102,7 +103,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
 		p := begun(t, ctx, 1, 0)
-		require.Zero(t, p.Send(p.task(int(syscall.ENOSPC)), nil))
+		require.Zero(t, p.Send(p.task(errno.Code(syscall.ENOSPC)), nil))
 		result := make(chan error, 1)
 		go func() { _, err := p.all(); result <- err }()
 		require.NoError(t, p.WaitRequested(2))
@@ -247,7 +248,7 @@ func TestAsyncStreamClose(t *testing.T) {
 				}
 				_, err := p.s.schema(soon(t))
 				assert.Error(t, err)
-				assert.Equal(t, int(syscall.ECANCELED), p.begin())
+				assert.Equal(t, errno.Code(syscall.ECANCELED), p.begin())
 				p.Release()
 				assert.Zero(t, p.Calls())
 				n, err := p.all()

@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -71,7 +72,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			text  string
 		}{
 			"an error":                      {r: fails(2, yielding(errors.New("disk on fire"))), tasks: 2, code: syscall.EIO, text: "disk on fire"},
-			"an error with a code":          {r: fails(1, yielding(&cdevice.ProducerError{Callback: "ArrowAsyncTask.extract_data", Code: 110, Message: "too slow"})), tasks: 1, code: syscall.ETIMEDOUT, text: "too slow"},
+			"an error with a code":          {r: fails(1, yielding(&cdevice.ProducerError{Callback: "ArrowAsyncTask.extract_data", Code: errno.Code(syscall.ETIMEDOUT), Message: "too slow"})), tasks: 1, code: syscall.ETIMEDOUT, text: "too slow"},
 			"a panic":                       {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { panic("lost it") }), tasks: 1, code: syscall.EIO, text: "panic: lost it"},
 			"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
 			"a reader that ends its caller": {r: exits, tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
@@ -101,7 +102,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 				assert.Equal(t, want, c.Events())
 				assert.NotZero(t, c.Handler().Producer, "there is one before anything is called but release")
 				code, text := c.Error()
-				assert.Equal(t, row.code, syscall.Errno(code), text)
+				assert.Equal(t, errno.Code(row.code), code, text)
 				assert.Contains(t, text, row.text)
 				why := c.Wait(background)
 				assert.ErrorContains(t, why, row.text)
@@ -122,7 +123,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events())
 		code, _ := c.Error()
-		assert.Equal(t, int(syscall.ENOMEM), code)
+		assert.Equal(t, errno.Code(syscall.ENOMEM), code)
 	})
 	t.Run("a handler that cannot be told", func(t *testing.T) {
 		settles(t)
@@ -163,7 +164,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events())
 			assert.NotZero(t, c.Handler().Producer, "there is one before anything is called but release")
 			code, text := c.Error()
-			assert.Equal(t, int(syscall.EINVAL), code)
+			assert.Equal(t, errno.Code(syscall.EINVAL), code)
 			assert.EqualError(t, err, text)
 			c.Free()
 
@@ -362,7 +363,7 @@ func TestAsyncStreamSchema(t *testing.T) {
 		var second int
 		p.request = func(int64) { second = p.begin(t) }
 		assert.Zero(t, p.begin(t))
-		assert.EqualValues(t, syscall.EINVAL, second)
+		assert.EqualValues(t, errno.Code(syscall.EINVAL), second)
 		bridge.CallHandlerRelease(p.handler)
 		for _, err := range p.s.All() {
 			assert.ErrorContains(t, err, "on_schema = called, want the first call, once")

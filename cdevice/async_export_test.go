@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -65,13 +66,6 @@ func TestAsyncProducerThatIsIdleUsesNoCPU(t *testing.T) {
 	noRequest.Producer().Cancel()
 }
 
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // TestAsyncProducerStream has the calls that a consumer gets from on_schema to release, and what Wait
 // returns afterwards.
 func TestAsyncProducerStream(t *testing.T) {
@@ -94,12 +88,12 @@ func TestAsyncProducerStream(t *testing.T) {
 		"tasks that are dropped at once": {b: cpeer.Behaviour{SchemaRequests: 1, SchemaN: 100, DropAtOnce: true}, batches: 50, want: ended(50)},
 		"a schema that is not taken":     {b: cpeer.Behaviour{LeaveSchema: true}, want: ended(0)},
 
-		"a refused schema": {b: cpeer.Behaviour{SchemaCode: int(syscall.ENOMEM)}, batches: 1, want: events(0, cpeer.Release), why: syscall.ENOMEM},
+		"a refused schema": {b: cpeer.Behaviour{SchemaCode: errno.Code(syscall.ENOMEM)}, batches: 1, want: events(0, cpeer.Release), why: syscall.ENOMEM},
 		"a refused schema that is not taken": {
 			b: cpeer.Behaviour{LeaveSchema: true, SchemaCode: 22}, want: events(0, cpeer.Release), why: arrow.ErrInvalid,
 		},
 		"a refused task": {
-			b:       cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10, TaskCode: 110},
+			b:       cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10, TaskCode: errno.Code(syscall.ETIMEDOUT)},
 			batches: 3, want: events(1, cpeer.Release), why: context.DeadlineExceeded,
 		},
 		"a refused second task": {
@@ -150,7 +144,7 @@ func TestAsyncProducerStream(t *testing.T) {
 				out := garbageArray()
 				code := cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out))
 				if row.b.DropAtOnce || row.b.TaskCode != 0 && i == row.b.TaskCodeAt {
-					assert.Equal(t, int(syscall.EINVAL), code, "a task that was dropped or refused is gone")
+					assert.Equal(t, errno.Code(syscall.EINVAL), code, "a task that was dropped or refused is gone")
 					continue
 				}
 				require.Zero(t, code)
@@ -253,7 +247,7 @@ func TestAsyncProducerRequest(t *testing.T) {
 					require.NoError(t, c.WaitReleased())
 					assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events()[len(c.Events())-2:])
 					code, text := c.Error()
-					assert.Equal(t, int(syscall.EINVAL), code)
+					assert.Equal(t, errno.Code(syscall.EINVAL), code)
 					assert.Contains(t, text, fmt.Sprintf("ArrowAsyncProducer.request.n = %d, want at least 1", n))
 				})
 			}

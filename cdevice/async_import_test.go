@@ -3,6 +3,7 @@ package cdevice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
@@ -119,7 +121,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 			want     []error
 			text     string
 		}{
-			"with all":           {code: 110, message: "disk on fire", metadata: encoded, want: []error{syscall.ETIMEDOUT, context.DeadlineExceeded}, text: "on_error: connection timed out (errno 110): disk on fire"},
+			"with all":           {code: errno.Code(syscall.ETIMEDOUT), message: "disk on fire", metadata: encoded, want: []error{syscall.ETIMEDOUT, context.DeadlineExceeded}, text: fmt.Sprintf("on_error: %v (errno %d): disk on fire", syscall.ETIMEDOUT, errno.Code(syscall.ETIMEDOUT))},
 			"NULL message":       {code: 22, want: []error{arrow.ErrInvalid}, text: "on_error: invalid argument (errno 22)"},
 			"negative code":      {code: -5, message: "x", text: "on_error: code -5: x"},
 			"code 0":             {code: 0, message: "x", text: "on_error: code 0: x"},

@@ -20,6 +20,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
@@ -72,7 +73,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 	with := wrap(t, rec).WithMetadata(arrow.NewMetadata([]string{"k"}, []string{"v"}))
 	defer with.Release()
 	retry := arrow.NewMetadata([]string{"retry"}, []string{"a\x00b"})
-	failure := &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 99, Message: "out\x00of paper", Metadata: retry}
+	failure := &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: errno.Code(syscall.ENOSPC), Message: "out\x00of paper", Metadata: retry}
 	r := yields(t, rec.Schema(), yielding(failure, times(10, with)...))
 	md := arrow.NewMetadata([]string{"rows"}, []string{"50"})
 	r.WithMetadata(md)
@@ -93,7 +94,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 		n++
 	}
 	assert.Equal(t, 10, n)
-	assert.ErrorIs(t, last, syscall.Errno(99))
+	assert.ErrorIs(t, last, syscall.ENOSPC)
 	assert.ErrorContains(t, last, "out\ufffdof paper", "a text for C has no NUL")
 	var pe *cdevice.ProducerError
 	require.ErrorAs(t, last, &pe)

@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
@@ -51,8 +52,8 @@ func TestAsyncTask(t *testing.T) {
 		for range 2 {
 			for i := range 2 {
 				again := garbageArray()
-				assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], abi.As[abi.ArrowDeviceArray](again)))
-				assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], nil))
+				assert.Equal(t, errno.Code(syscall.EINVAL), cpeer.Extract(&tasks[i], abi.As[abi.ArrowDeviceArray](again)))
+				assert.Equal(t, errno.Code(syscall.EINVAL), cpeer.Extract(&tasks[i], nil))
 				assert.Equal(t, garbageArray(), again, "nothing is written")
 			}
 		}
@@ -71,7 +72,7 @@ func TestAsyncTask(t *testing.T) {
 			}
 			restore := bridge.LimitBlocks(0)
 			out := garbageArray()
-			assert.Equal(t, int(syscall.ENOMEM), cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
+			assert.Equal(t, errno.Code(syscall.ENOMEM), cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
 			restore()
 			assert.Equal(t, garbageArray(), out)
 			require.NoError(t, c.WaitReleased())
@@ -82,7 +83,7 @@ func TestAsyncTask(t *testing.T) {
 			assert.Equal(t, want, c.Events())
 			if sent == 1 {
 				code, text := c.Error()
-				assert.Equal(t, int(syscall.ENOMEM), code)
+				assert.Equal(t, errno.Code(syscall.ENOMEM), code)
 				assert.NotEmpty(t, text)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 )
 
 // arrow-go's cdata (v18.8) as the other side of an asynchronous stream. Its own defects set
@@ -104,7 +105,7 @@ func TestAsyncErrorFromCdata(t *testing.T) {
 	var async *cdevice.ProducerError
 	require.ErrorAs(t, last, &async)
 	assert.Equal(t, "no more", async.Message)
-	assert.Equal(t, int(syscall.EINVAL), async.Code, "whatever the error was")
+	assert.Equal(t, errno.Code(syscall.EINVAL), async.Code, "whatever the error was")
 	s.close()
 }
 
@@ -170,7 +171,7 @@ func TestAsyncErrorToCdata(t *testing.T) {
 	assert.Equal(t, 1, got)
 	var theirs cdata.AsyncStreamError
 	require.ErrorAs(t, last, &theirs)
-	assert.Equal(t, int(syscall.EIO), theirs.Code)
+	assert.Equal(t, errno.Code(syscall.EIO), theirs.Code)
 	assert.Equal(t, "out of paper", theirs.Msg)
 }
 

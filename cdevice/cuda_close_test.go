@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func TestGPUMappedFileIsUnmappedAfterCloseOrTheEnd(t *testing.T) {
 	checkLeaks(t)
 	gpu := cudatest.One(t, cudasim.Options{}).GPUs[0]
 	for i := range 400 {
-		file := mappedFile(t, 64)
+		file, unmap := mappedFile(t, 64)
 		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
 		r, err := copyReader(background, rdr, gpu)
 		require.NoError(t, err)
@@ -63,7 +62,7 @@ func TestGPUMappedFileIsUnmappedAfterCloseOrTheEnd(t *testing.T) {
 		}
 		r.Release()
 		rdr.unused(t)
-		require.NoError(t, syscall.Munmap(file))
+		require.NoError(t, unmap())
 	}
 }
 
@@ -74,7 +73,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		for _, read := range []int{1, 3} { // batches, and the end is behind the last
-			file := mappedFile(t, 6)
+			file, unmap := mappedFile(t, 6)
 			locked, err := hostpinned.Register(gpu, file, hostpinned.WithReadOnly())
 			require.NoError(t, err)
 			rdr := &usedReader{RecordReader: inPlace(t, file, 3)}
@@ -105,7 +104,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 				_ = file[i] // the program may reuse it
 			}
 			require.NoError(t, locked.Unregister(background))
-			require.NoError(t, syscall.Munmap(file))
+			require.NoError(t, unmap())
 
 			back, err := first.CopyToHost(background, nil)
 			require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -186,10 +186,10 @@ func calls(m *cudatest.Machine, f func()) (calls map[string]int, r cudasim.Repor
 }
 
 // mappedFile maps a file of so many pages, each full of one number.
-func mappedFile(t *testing.T, pages int) []byte {
+func mappedFile(t *testing.T, count int) (b []byte, unmap func() error) {
 	t.Helper()
 	page := os.Getpagesize()
-	content := make([]byte, pages*page)
+	content := make([]byte, count*page)
 	for i := range content {
 		content[i] = byte(i / page)
 	}
@@ -198,9 +198,9 @@ func mappedFile(t *testing.T, pages int) []byte {
 	f, err := os.Open(name)
 	require.NoError(t, err)
 	defer f.Close()
-	b, err := syscall.Mmap(int(f.Fd()), 0, len(content), syscall.PROT_READ, syscall.MAP_PRIVATE)
+	b, unmap, err = pages.MapFile(f, len(content))
 	require.NoError(t, err)
-	return b
+	return b, unmap
 }
 
 // asCuDFWants fails unless libcudf reads the struct and all below it correctly.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -39,7 +40,7 @@ func TestLongTextOfAProducerIsCut(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			code := int(syscall.EIO)
+			code := errno.Code(syscall.EIO)
 			var err error
 			for _, r := range []*cdevice.RecordReader{
 				newScript(t).failing(0, code, row.text).reader(t), plainKind.script(t).failing(0, code, row.text).reader(t),
@@ -66,7 +67,7 @@ func TestLongTextForAConsumerIsCut(t *testing.T) {
 			checkLeaks(t)
 			s := export(t, iterated(t, errors.New(row.text)))
 			_, code := next(t, s)
-			assert.EqualValues(t, syscall.EIO, code)
+			assert.EqualValues(t, errno.Code(syscall.EIO), code)
 			testExported(t, abi.String(lastError(s)), row.exported)
 
 			settles(t)

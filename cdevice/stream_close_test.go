@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
@@ -48,7 +49,7 @@ func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	assert.Equal(t, 1, stops)
 	isClosed(t, r)
 	_, code := next(t, s)
-	assert.EqualValues(t, syscall.ECANCELED, code, "it must not look like the end")
+	assert.EqualValues(t, errno.Code(syscall.ECANCELED), code, "it must not look like the end")
 	assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "closed")
 	assert.False(t, h.Next())
 	assert.ErrorIs(t, h.Err(), cdevice.ErrReleased)
@@ -360,7 +361,7 @@ func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
-		file := mappedFile(t, 6)
+		file, unmap := mappedFile(t, 6)
 		locked, err := hostpinned.Register(gpu, file, hostpinned.WithReadOnly())
 		require.NoError(t, err)
 		rdr := inPlace(t, file, 3)
@@ -376,7 +377,7 @@ func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
 		open()
 		closes(t, r)
 		require.NoError(t, locked.Unregister(background))
-		require.NoError(t, syscall.Munmap(file))
+		require.NoError(t, unmap())
 		back, err := c.RecordBatch().CopyToHost(background, nil)
 		require.NoError(t, err)
 		numbers := back.Column(0).(*array.Int64).Int64Values()

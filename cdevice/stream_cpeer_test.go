@@ -14,6 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -39,7 +40,7 @@ func TestPlainStreamOfACProgram(t *testing.T) {
 		if row.err != nil {
 			failAt = row.n
 		}
-		p := cpeer.NewStream(row.n, failAt, int(syscall.EIO), row.text)
+		p := cpeer.NewStream(row.n, failAt, errno.Code(syscall.EIO), row.text)
 		s := garbagePlainStream()
 		p.Export(plainStream(s))
 		r, err := cdevice.ImportRecordReader(s)
@@ -66,8 +67,8 @@ func TestCProgramReadsPlainStreams(t *testing.T) {
 	}{
 		{asked(t, nil), cpeer.Drained{Format: true}},
 		{asked(t, nil, numbered(t, 20)...), cpeer.Drained{Format: true, Batches: 20, Sum: 190}},
-		{iterated(t, errSource, numbered(t, 3)...), cpeer.Drained{NextCode: int(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3}},
-		{late, cpeer.Drained{NextCode: int(syscall.ECANCELED), Text: true, Format: true}},
+		{iterated(t, errSource, numbered(t, 3)...), cpeer.Drained{NextCode: errno.Code(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3}},
+		{late, cpeer.Drained{NextCode: errno.Code(syscall.ECANCELED), Text: true, Format: true}},
 	} {
 		s := exportPlain(t, row.r)
 		assert.Equal(t, row.want, cpeer.Drain(plainStream(s)))
@@ -97,7 +98,7 @@ func TestCProgramReadsIteratorsOfArrowGo(t *testing.T) {
 		return exportPlain(t, r)
 	}
 	assert.Equal(t, cpeer.Drained{Format: true, Batches: 20, Sum: 190}, cpeer.Drain(plainStream(export(rows(20, nil)))))
-	assert.Equal(t, cpeer.Drained{NextCode: int(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3},
+	assert.Equal(t, cpeer.Drained{NextCode: errno.Code(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3},
 		cpeer.Drain(plainStream(export(rows(3, errSource)))))
 	cdevice.ReleaseStruct(export(rows(3, nil))) // never read
 	early := export(rows(3, nil))

@@ -18,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -35,7 +36,7 @@ func TestLastErrorOfAnExportedStream(t *testing.T) {
 
 		for range 2 { // an error is given again
 			_, code = nextOfStream(t, s)
-			assert.EqualValues(t, syscall.EIO, code)
+			assert.EqualValues(t, errno.Code(syscall.EIO), code)
 			text := lastErrorAt(s)
 			runtime.GC()
 			assert.Equal(t, "on \ufffd fire\ufffd!", abi.String(text))
@@ -56,28 +57,28 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 		_, notInvalid := cdevice.NewRecordReader(nil, 0, nil)
 		for _, row := range []struct {
 			err  error
-			want syscall.Errno
+			want int
 		}{
-			{errSource, syscall.EIO},
-			{fmt.Errorf("deep down: %w", syscall.ENOSPC), syscall.ENOSPC},
-			{context.Canceled, syscall.ECANCELED},
-			{context.DeadlineExceeded, syscall.ETIMEDOUT},
-			{notInvalid, syscall.EINVAL},
-			{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), syscall.ENOSYS},
-			{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
-			{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
-			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: -12, Message: "odd"}, -12 & math32},
+			{errSource, errno.Code(syscall.EIO)},
+			{fmt.Errorf("deep down: %w", syscall.ENOSPC), errno.Code(syscall.ENOSPC)},
+			{context.Canceled, errno.Code(syscall.ECANCELED)},
+			{context.DeadlineExceeded, errno.Code(syscall.ETIMEDOUT)},
+			{notInvalid, errno.Code(syscall.EINVAL)},
+			{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), errno.Code(syscall.ENOSYS)},
+			{fmt.Errorf("gpu: %w", device.ErrNotSupported), errno.Code(syscall.ENOTSUP)},
+			{fmt.Errorf("gpu: %w", cdevice.ErrReleased), errno.Code(syscall.EINVAL)},
+			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: -12, Message: "odd"}, -12},
 			// An error is an error for C, even if its number is 0 as a C int.
-			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"}, syscall.EIO},
-			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: 1 << 32}, syscall.EIO},
-			{syscall.Errno(0), syscall.EIO},
-			{syscall.Errno(1 << 32), syscall.EIO},
+			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"}, errno.Code(syscall.EIO)},
+			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: 1 << 32}, errno.Code(syscall.EIO)},
+			{syscall.Errno(0), errno.Code(syscall.EIO)},
+			{syscall.Errno(1 << 32), errno.Code(syscall.EIO)},
 		} {
 			t.Run(row.err.Error(), func(t *testing.T) {
 				for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err)} {
 					s := k.export(t, r)
 					_, code := nextOfStream(t, s)
-					assert.Equal(t, int32(row.want), int32(code))
+					assert.Equal(t, row.want, code)
 					assert.Equal(t, row.err.Error(), s.lastError())
 				}
 				wrapped, err := cdevice.WrapRecordReader(failing{err: row.err}, device.CPUDevice())
@@ -109,7 +110,7 @@ func TestErrorThatWrapsTheEndIsNoEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := export(t, source())
 			_, code := next(t, s)
-			assert.EqualValues(t, syscall.ENOSPC, code)
+			assert.EqualValues(t, errno.Code(syscall.ENOSPC), code)
 			assert.Equal(t, cut.Error(), bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)))
 			r := source()
 			h := r.HostReader(background, nil)
@@ -148,7 +149,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := export(t, source())
 			_, code := next(t, s)
-			assert.EqualValues(t, syscall.EIO, code)
+			assert.EqualValues(t, errno.Code(syscall.EIO), code)
 			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), want)
 
 			r := source()
@@ -156,13 +157,11 @@ func TestErrorsThatPanic(t *testing.T) {
 			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 			require.NoError(t, c.WaitReleased())
 			code32, message := c.Error()
-			assert.EqualValues(t, syscall.EIO, code32)
+			assert.EqualValues(t, errno.Code(syscall.EIO), code32)
 			assert.Contains(t, message, want)
 		})
 	}
 }
-
-const math32 = 1<<32 - 1
 
 // An error that came from one C stream leaves by another with its code.
 func TestErrorsKeepTheirCodeThroughStreams(t *testing.T) {
@@ -212,7 +211,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 				s := k.export(t, r)
 				for range 2 {
 					_, code := nextOfStream(t, s)
-					assert.EqualValues(t, syscall.EIO, code)
+					assert.EqualValues(t, errno.Code(syscall.EIO), code)
 					assert.Contains(t, s.lastError(), row.want)
 				}
 			})
@@ -276,11 +275,11 @@ func TestFailedExportEndsTheStream(t *testing.T) {
 		restore := bridge.LimitBlocks(1)
 		_, code := nextOfStream(t, s)
 		restore()
-		assert.EqualValues(t, syscall.ENOMEM, code)
+		assert.EqualValues(t, errno.Code(syscall.ENOMEM), code)
 		text := s.lastError()
 		assert.Contains(t, text, "no memory")
 		_, code = nextOfStream(t, s)
-		assert.EqualValues(t, syscall.ENOMEM, code, "the same again")
+		assert.EqualValues(t, errno.Code(syscall.ENOMEM), code, "the same again")
 		assert.Equal(t, text, s.lastError())
 	})
 }

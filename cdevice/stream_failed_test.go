@@ -18,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -68,7 +69,7 @@ func failedReaders(t *testing.T, failure error) map[string]func() *cdevice.Recor
 
 func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
 	checkLeaks(t)
-	const text = "no such table: no such file or directory"
+	text := "no such table: " + syscall.ENOENT.Error()
 	for name, open := range failedReaders(t, errNoTable) {
 		t.Run(name, func(t *testing.T) {
 			t.Run("Go", func(t *testing.T) {
@@ -85,24 +86,24 @@ func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
 				s := export(t, open())
 				var schema abi.ArrowSchema
 				for range 2 {
-					assert.EqualValues(t, syscall.ENOENT, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema))
+					assert.EqualValues(t, errno.Code(syscall.ENOENT), bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema))
 					assert.Equal(t, text, abi.String(lastError(s)))
 					_, code := next(t, s)
-					assert.EqualValues(t, syscall.ENOENT, code)
+					assert.EqualValues(t, errno.Code(syscall.ENOENT), code)
 					assert.Equal(t, text, abi.String(lastError(s)))
 				}
 				assert.Zero(t, schema)
 				_, err := cdevice.ImportRecordReader(s)
-				assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_schema: no such file or directory (errno 2): "+text)
+				assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_schema: "+syscall.ENOENT.Error()+" (errno 2): "+text)
 				assert.ErrorIs(t, err, syscall.ENOENT)
 				_, err = cdevice.ImportArrayReader(export(t, open()))
 				assert.ErrorContains(t, err, text)
 			})
 			t.Run("plain stream", func(t *testing.T) {
-				drained := cpeer.Drained{SchemaCode: int(syscall.ENOENT), Text: true}
+				drained := cpeer.Drained{SchemaCode: errno.Code(syscall.ENOENT), Text: true}
 				assert.Equal(t, drained, cpeer.Drain(plainStream(exportPlain(t, open()))))
 				_, err := cdevice.ImportRecordReader(exportPlain(t, open()))
-				assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.get_schema: no such file or directory (errno 2): "+text)
+				assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.get_schema: "+syscall.ENOENT.Error()+" (errno 2): "+text)
 				_, err = cdata.ImportCRecordReader(exportPlain(t, open()), nil)
 				assert.ErrorContains(t, err, text)
 			})
@@ -121,12 +122,12 @@ func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
 				require.NoError(t, c.WaitReleased())
 				assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events())
 				code, message := c.Error()
-				assert.EqualValues(t, syscall.ENOENT, code)
+				assert.EqualValues(t, errno.Code(syscall.ENOENT), code)
 				assert.Equal(t, text, message)
 
 				s := connect(t, soon(t), r, 0)
 				_, err := s.reader(soon(t))
-				assert.Equal(t, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: int(syscall.ENOENT), Message: text}, err)
+				assert.Equal(t, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: errno.Code(syscall.ENOENT), Message: text}, err)
 				s.close()
 			})
 		})
@@ -155,7 +156,7 @@ func TestEndBeforeTheSchema(t *testing.T) {
 		r := open()
 		assert.EqualError(t, r.Err(), "EOF", name)
 		assert.ErrorIs(t, r.Err(), io.ErrUnexpectedEOF, name)
-		assert.EqualValues(t, syscall.EIO, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](export(t, r)), new(abi.ArrowSchema)), name)
+		assert.EqualValues(t, errno.Code(syscall.EIO), bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](export(t, r)), new(abi.ArrowSchema)), name)
 	}
 	empty, err := ipc.NewReader(bytes.NewReader(nil), ipc.WithDelayReadSchema(true))
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 )
 
 // Map of readers, for Go and for C. internal/items tests its order, and who owns the batches.
@@ -58,7 +59,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 			assert.Same(t, r, r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return row.f(b, func() { made++ }) }))
 			s := garbageStream()
 			require.NoError(t, cdevice.ExportRecordReader(r, s))
-			assert.EqualValues(t, row.code, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](garbageArray())))
+			assert.EqualValues(t, errno.Code(row.code), bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](garbageArray())))
 			cdevice.ReleaseStruct(s)
 			assert.ErrorContains(t, r.Err(), row.want)
 			assert.Equal(t, []int64{1, row.makes}, []int64{taken, made})

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -130,14 +131,17 @@ type Sim struct {
 	allowed []string
 }
 
-// Load returns a machine of t's own, separate from all other machines of the process. The test
-// fails if the library cannot be built. When the test ends, after the functions that it registered
+// Load returns a machine of t's own, separate from all other machines of the process. On systems other than
+// Linux it skips the test; on Linux the test fails if the library cannot be built. When the test ends, after the functions that it registered
 // with t.Cleanup later, Load calls [Sim.NoLeaks] and [Sim.ShutDown].
 //
 // The library stays loaded until the process exits, because other code may hold its function
 // pointers.
 func Load(t testing.TB, o Options) *Sim {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skipf("cudasim: the simulated CUDA driver runs on Linux only, and this is %s", runtime.GOOS)
+	}
 	s, err := load(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)

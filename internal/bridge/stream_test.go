@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
@@ -25,18 +26,18 @@ func TestPanicInAStreamCallbackIsEIO(t *testing.T) {
 	live, released := handle.Live(), 0
 	var s abi.ArrowDeviceArrayStream
 	ExportStream(panicky{&released}, 1, &s)
-	assert.EqualValues(t, syscall.EIO, CallGetSchema(&s, new(abi.ArrowSchema)))
-	assert.EqualValues(t, syscall.EIO, CallGetNext(&s, new(abi.ArrowDeviceArray)))
+	assert.EqualValues(t, errno.Code(syscall.EIO), CallGetSchema(&s, new(abi.ArrowSchema)))
+	assert.EqualValues(t, errno.Code(syscall.EIO), CallGetNext(&s, new(abi.ArrowDeviceArray)))
 	assert.Empty(t, CallGetLastError(&s))
-	assert.EqualValues(t, syscall.EIO, GetNext(&s, new(abi.ArrowDeviceArray)))
+	assert.EqualValues(t, errno.Code(syscall.EIO), GetNext(&s, new(abi.ArrowDeviceArray)))
 	assert.Equal(t, []any{"in get_schema", "in get_next", "in get_last_error", "in get_next"}, seen)
 	stale := s
 	CallStreamRelease(&s)
 	assert.Zero(t, s.Release)
 	assert.Equal(t, 1, released)
 	assert.Equal(t, live, handle.Live())
-	assert.EqualValues(t, syscall.EINVAL, CallGetNext(&stale, new(abi.ArrowDeviceArray)), "a handle that names nothing")
-	assert.EqualValues(t, syscall.EINVAL, GetNext(&stale, new(abi.ArrowDeviceArray)), "in Go, too")
+	assert.EqualValues(t, errno.Code(syscall.EINVAL), CallGetNext(&stale, new(abi.ArrowDeviceArray)), "a handle that names nothing")
+	assert.EqualValues(t, errno.Code(syscall.EINVAL), GetNext(&stale, new(abi.ArrowDeviceArray)), "in Go, too")
 	CallStreamRelease(&stale)
 	assert.Equal(t, 1, released)
 }

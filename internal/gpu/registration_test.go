@@ -2,7 +2,6 @@ package gpu_test
 
 import (
 	"context"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -20,15 +20,15 @@ import (
 const mappedSize = 8192
 
 // mapped is host memory that is mapped until the test ends, unless its unmap is called.
-func mapped(t *testing.T, protection int) (p device.Ptr, unmap func()) {
+func mapped(t *testing.T, access pages.Access) (p device.Ptr, unmap func()) {
 	t.Helper()
-	b, err := syscall.Mmap(-1, 0, mappedSize, protection, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	b, end, err := pages.Map(mappedSize, access)
 	require.NoError(t, err)
 	done := make(chan struct{}, 1)
 	unmap = func() {
 		select {
 		case done <- struct{}{}:
-			assert.NoError(t, syscall.Munmap(b))
+			assert.NoError(t, end())
 		default:
 		}
 	}
@@ -39,7 +39,7 @@ func mapped(t *testing.T, protection int) (p device.Ptr, unmap func()) {
 // writable is mapped memory that may be read and written.
 func writable(t *testing.T) (p device.Ptr, unmap func()) {
 	t.Helper()
-	return mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
+	return mapped(t, pages.ReadWrite)
 }
 
 // Registered memory is page-locked until the work that reads it is done, and its owner is told when it
@@ -130,7 +130,7 @@ func TestReadOnlyMemoryIsRegistered(t *testing.T) {
 		got, err := g.RegistersReadOnly()
 		require.NoError(t, err)
 		assert.Equal(t, can, got)
-		p, _ := mapped(t, syscall.PROT_READ)
+		p, _ := mapped(t, pages.Read)
 		mem, err := g.RegisterMemory(p, mappedSize, true, nil)
 		if can {
 			require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/memcopy"
+	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 )
 
 const mib = 1 << 20
@@ -68,9 +68,9 @@ func TestErrorBetweenPiecesEndsTheCopy(t *testing.T) {
 
 // Memory that is not there is an error that names the address, and so is that of the function.
 func TestGuard(t *testing.T) {
-	wild, err := syscall.Mmap(-1, 0, 2*mib, syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	wild, unmap, err := pages.Map(2*mib, pages.None)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, syscall.Munmap(wild)) }()
+	defer func() { require.NoError(t, unmap()) }()
 	own := make([]byte, mib)
 	for _, c := range [][2][]byte{{wild, own}, {own, wild}} {
 		err := memcopy.Guard(func() error { return memcopy.Copy(address(c[0]), address(c[1]), mib, nil) })

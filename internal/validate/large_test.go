@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"unicode/utf8"
 	"unsafe"
@@ -19,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 	"github.com/arrowdevice/arrowdevice/internal/testing/trees"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -42,9 +42,9 @@ func (c *lookedAt) Err() error {
 func mapped[T any](t testing.TB, n int) []T {
 	t.Helper()
 	var zero T
-	b, err := syscall.Mmap(-1, 0, n*int(unsafe.Sizeof(zero)), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	b, unmap, err := pages.Map(n*int(unsafe.Sizeof(zero)), pages.ReadWrite)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = syscall.Munmap(b) })
+	t.Cleanup(func() { _ = unmap() })
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 

@@ -4,7 +4,6 @@ import (
 	"math"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -294,16 +293,6 @@ func TestDeleteOfNothing(t *testing.T) {
 	dlpack.ManagedTensorFromPtr(c.Legacy()).Delete()
 	dlpack.ManagedTensorVersionedFromPtr(c.Versioned()).Delete()
 	assert.Zero(t, c.Deleted())
-}
-
-// A forked child, in which Go does not run, may call the deleter of a tensor that it inherited.
-func TestDeleterInAForkedChild(t *testing.T) {
-	out, err := dlpack.Export(fromJSON(t, arrow.PrimitiveTypes.Int32, "[1]"))
-	require.NoError(t, err)
-	before := cdevice.ReadStats()
-	require.NoError(t, cpeer.DeleteInFork(uintptr(unsafe.Pointer(out))))
-	assert.Equal(t, before, cdevice.ReadStats())
-	out.Delete()
 }
 
 // A panic below the deleter does not cross into C.

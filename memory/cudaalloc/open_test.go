@@ -30,9 +30,9 @@ import (
 
 // The error about a driver that cannot be used says why, and what to do.
 func TestDriversThatCannotBeUsed(t *testing.T) {
+	old := cudasim.Load(t, cudasim.Options{Missing: []string{"cuMemHostAlloc"}})
 	missing, text := filepath.Join(t.TempDir(), "libcuda.so.1"), filepath.Join(t.TempDir(), "libcuda.so.1")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
-	old := cudasim.Load(t, cudasim.Options{Missing: []string{"cuMemHostAlloc"}})
 	const libc, advice = "libc.so.6", "WithDriver names it; name the driver's library"
 	for name, row := range map[string]struct{ path, want string }{
 		"missing":    {missing, missing + ": cannot open shared object file: No such file or directory: " + advice},
@@ -189,8 +189,7 @@ var cudaTypes = []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged}
 // The registry opens GPUs of the default driver, which the environment may name and a process has one of: hence
 // processes of their own.
 func TestRegistry(t *testing.T) {
-	built, err := cudasim.Build()
-	require.NoError(t, err)
+	built := cudasim.Load(t, cudasim.Options{}).Path()
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
 	simulated := func(o cudasim.Options, visible string) []string {
 		return []string{"CDEVICE_CUDA_DRIVER=" + built, "CUDASIM=" + o.String(), "CUDA_VISIBLE_DEVICES=" + visible}

@@ -129,6 +129,7 @@ func TestParquetReaderOverALimit(t *testing.T) {
 
 // Without a fallback the process ends, in a goroutine of arrow-go's: the text names the limit.
 func TestParquetReaderOverALimitWithoutFallback(t *testing.T) {
+	cudasim.Load(t, cudasim.Options{}) // where it skips the test, it skips the child's
 	child := emulated.Command(os.Args[0], "-test.run=^TestParquetReaderChild$")
 	child.Env = append(os.Environ(), "CDEVICE_TEST_CHILD=limit")
 	out, err := child.CombinedOutput()

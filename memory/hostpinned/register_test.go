@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -16,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
@@ -27,9 +27,9 @@ func mapFile(t *testing.T, content []byte) []byte {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	mapped, err := syscall.Mmap(int(f.Fd()), 0, len(content), syscall.PROT_READ, syscall.MAP_SHARED)
+	mapped, unmap, err := pages.MapFile(f, len(content))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Munmap(mapped)) })
+	t.Cleanup(func() { require.NoError(t, unmap()) })
 	return mapped
 }
 
