@@ -85,8 +85,9 @@ func TestUserThatANamespaceDoesNotHave(t *testing.T) {
 func TestMemoryOfAGPUBetweenContainers(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
+	another := isolated(t, syscall.CLONE_NEWPID, os.Getuid())
 	s := shareAndRelease(t, numbersOnGPU(t, m.GPUs[0]))
-	p := otherprocess.StartAs(t, isolated(t, syscall.CLONE_NEWPID, os.Getuid()), "TestOpener", m.Path())
+	p := otherprocess.StartAs(t, another, "TestOpener", m.Path())
 	answer := opens(p, s.Ticket())
 	assert.Contains(t, answer, "cuIpcOpenMemHandle")
 	assert.Contains(t, answer, "the owner is in another PID namespace, and CUDA IPC needs one for both")

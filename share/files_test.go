@@ -5,7 +5,9 @@ package share
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -40,17 +42,18 @@ func memfd(t *testing.T, size int64, seals int) int {
 func TestFilesThatAreRefused(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	page := int64(os.Getpagesize())
 	for name, c := range map[string]struct {
 		files []int
 		want  string
 	}{
-		"no seals":      {[]int{memfd(t, 4096, 0)}, "its size can change"},
-		"can shrink":    {[]int{memfd(t, 4096, unix.F_SEAL_GROW)}, "its size can change"},
-		"can grow":      {[]int{memfd(t, 4096, unix.F_SEAL_SHRINK)}, "the file has the seals 0x2, want 0x6: its size can change"},
+		"no seals":      {[]int{memfd(t, page, 0)}, "its size can change"},
+		"can shrink":    {[]int{memfd(t, page, unix.F_SEAL_GROW)}, "its size can change"},
+		"can grow":      {[]int{memfd(t, page, unix.F_SEAL_SHRINK)}, "the file has the seals 0x2, want 0x6: its size can change"},
 		"empty":         {[]int{memfd(t, 0, sealed)}, "the file has 0 bytes"},
-		"short":         {[]int{memfd(t, 4095, sealed)}, "the file has 4095 bytes, want 4096"},
+		"short":         {[]int{memfd(t, page-1, sealed)}, fmt.Sprintf("the file has %d bytes, want %d", page-1, page)},
 		"another file":  {[]int{devNull(t)}, "seals: "},
-		"one more file": {[]int{memfd(t, 4096, sealed), memfd(t, 4096, sealed)}, "the owner has sent 2 files, want 1"},
+		"one more file": {[]int{memfd(t, page, sealed), memfd(t, page, sealed)}, "the owner has sent 2 files, want 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ticket := fakeOwner(t, func(conn net.Conn) {
@@ -101,7 +104,7 @@ func TestFilesAreReadOnly(t *testing.T) {
 	files, err := unix.ParseUnixRights(&messages[0])
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	_, err = unix.Mmap(files[0], 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	_, err = unix.Mmap(files[0], 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	assert.ErrorIs(t, err, unix.EPERM)
 	_, err = unix.Pwrite(files[0], []byte{1}, 0)
 	assert.ErrorIs(t, err, unix.EPERM)

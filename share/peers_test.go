@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 )
 
@@ -155,7 +156,8 @@ func asAnotherUser(t *testing.T) func(*exec.Cmd) {
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the other user
 	require.NoError(t, os.WriteFile(dir+"/test", binary, 0o755))
 	return func(c *exec.Cmd) {
-		c.Path, c.Dir = dir+"/test", dir
+		emulated.Replace(c, dir+"/test")
+		c.Dir = dir
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
 }

@@ -13,10 +13,11 @@
 
 static const char magic[8] = "cudasim";
 
-/* The state of a process and when it was started, in ticks of the clock; 0: there is none. */
+/* The state of a process and when it was started, in ticks of the clock; 0: there is none. Asked of its first
+ * thread: an emulator (qemu-user) answers for the process itself, with another start. */
 static uint64_t started(pid_t pid, char *state) {
-  char path[32], text[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid, (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
   if (fd >= 0) close(fd);

@@ -23,6 +23,7 @@ type Lack string
 
 // The things that qemu-user 7.2 cannot do. Another one, program_starts_itself, is the reason for [Command].
 const (
+	AddressSpaceIsGivenBack Lack = "address_space_is_given_back"
 	CrashWithoutAWord       Lack = "crash_without_a_word"
 	FaultAddressOfABusError Lack = "fault_address_of_a_bus_error"
 	MremapOfSizeZero        Lack = "mremap_of_size_zero"
@@ -59,6 +60,15 @@ func CommandContext(ctx context.Context, program string, arguments ...string) *e
 
 // Words returns the beginning of a command line that runs such a program.
 func Words(program string) []string { return append(strings.Fields(emulator()), program) }
+
+// Replace has a command of [Command] run another program.
+func Replace(command *exec.Cmd, program string) {
+	first := len(strings.Fields(emulator()))
+	command.Args[first] = program
+	if first == 0 {
+		command.Path = program
+	}
+}
 
 // Compiler is the command of the C compiler for such programs: that of $CC, or gcc.
 func Compiler(arguments ...string) *exec.Cmd {

@@ -18,7 +18,7 @@ func TestLacksAreProven(t *testing.T) {
 	for _, file := range files {
 		proven = append(proven, Lack(strings.TrimSuffix(filepath.Base(file), ".c")))
 	}
-	lacks := []Lack{CrashWithoutAWord, FaultAddressOfABusError, MremapOfSizeZero, "program_starts_itself"}
+	lacks := []Lack{AddressSpaceIsGivenBack, CrashWithoutAWord, FaultAddressOfABusError, MremapOfSizeZero, "program_starts_itself"}
 	assert.Equal(t, lacks, proven)
 	assert.True(t, slices.IsSorted(lacks))
 }
@@ -28,6 +28,16 @@ func TestProgramsAreStartedByTheEmulator(t *testing.T) {
 	assert.Equal(t, []string{"program", "argument"}, Command("program", "argument").Args)
 	t.Setenv(variable, "emulator -option")
 	assert.Equal(t, []string{"emulator", "-option", "program", "argument"}, Command("program", "argument").Args)
+}
+
+func TestReplacedProgram(t *testing.T) {
+	for _, emulator := range []string{"", "emulator -option"} {
+		t.Setenv(variable, emulator)
+		command, want := Command("program", "argument"), Command("/another", "argument")
+		Replace(command, "/another")
+		assert.Equal(t, want.Args, command.Args)
+		assert.Equal(t, want.Path, command.Path)
+	}
 }
 
 func TestCompilerMayBeSeveralWords(t *testing.T) {
