@@ -98,6 +98,11 @@ arm64: ## a sample of the tests as programs of linux/arm64, which qemu-user runs
 	ci/arm64/go vet $(ARM64_SAMPLE) ./device/... ./cdevice ./share ./cudasim
 	ci/arm64/go test -vet=off -ldflags=-w -short $(ARM64_SAMPLE)
 
+HAMMERS ?= 100
+hammer: ## threads that share memory without a lock, again and again: on arm64, a wrong order of memory shows here
+	$(TEST) -count=$(HAMMERS) -shuffle=on -run 'Hammer|OrderOfMemory|BothSides|OnThreads|OtherThreads|ManyThreads|Goroutines|Stragglers|ConcurrentUse' \
+		./internal/bridge ./internal/handle ./cdevice ./share
+
 # qemu takes 5 to 10 times as long. -p 1: the tests of a package are bounds of time enough.
 test-arm64: ## all Go tests but those that need Python, in the same way (half an hour)
 	ci/arm64/go version
