@@ -106,3 +106,12 @@ func (a *Array) UsedOn(stream device.Stream) error {
 func (a *Array) tree() tree.Tree {
 	return tree.Tree{Mem: a.mem, At: a.at(), Nodes: []tree.Node{a.node}, Name: tree.ArrayName}
 }
+
+// atForCPU is [RecordBatch.atForCPU] for the array.
+func (a *Array) atForCPU() tree.Location {
+	at := a.at()
+	if at.CPUAccessible() {
+		return at
+	}
+	return at.ForCPU(a.tree().Nodes)
+}

@@ -189,3 +189,13 @@ func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(strea
 func (b *RecordBatch) tree() tree.Tree {
 	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.nodes(), Name: tree.ColumnName}
 }
+
+// atForCPU returns the location for a function that reads the memory in place; see [tree.Location.ForCPU]. The
+// caller holds the memory. The nodes of memory that the CPU can access by its type need not be made.
+func (b *RecordBatch) atForCPU() tree.Location {
+	at := b.at()
+	if at.CPUAccessible() {
+		return at
+	}
+	return at.ForCPU(b.nodes())
+}

@@ -14,7 +14,7 @@ import (
 // other device (PyArrow from PyPI imports device type CPU only) and for an ArrowArray. It waits
 // for the batch's event; ctx ends the wait with an error.
 //
-// The CPU must be able to access the memory (CPU, pinned or managed memory), otherwise the error wraps
+// The CPU must be able to access the memory, as for [RecordBatch.HostView], otherwise the error wraps
 // device.ErrNotSupported, and [RecordBatch.CopyTo] with [device.CPUDevice] copies the batch.
 //
 // The result shares the memory and is owned by the caller.
@@ -26,7 +26,7 @@ func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
 		return nil, err
 	}
 	defer b.mem.Release()
-	at, err := b.asCPU(ctx)
+	at, err := b.asCPU(ctx, b.atForCPU())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
 		return nil, err
 	}
 	defer a.mem.Release()
-	at, err := a.asCPU(ctx)
+	at, err := a.asCPU(ctx, a.atForCPU())
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,9 @@ import (
 // batch's event; ctx ends the wait with an error.
 //
 // The CPU must be able to access the memory (CPU, pinned or managed memory), otherwise the error wraps
-// device.ErrNotSupported. For a batch of [WrapRecordBatch], HostView returns the record batch that was
-// wrapped.
+// device.ErrNotSupported. On a hardware-coherent machine ([device.Coherent]) such memory may be declared as
+// the GPU's: the driver is asked about each buffer. For a batch of [WrapRecordBatch], HostView returns the
+// record batch that was wrapped.
 //
 // The result is owned by the caller. It keeps the memory alive until its release, and so does every
 // column that is retained, except one of type null, which has no memory. It makes the array of a
@@ -39,7 +40,12 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 		return nil, err
 	}
 	defer b.mem.Release()
-	if err := readyForHost(ctx, b.at()); err != nil {
+	return b.hostView(ctx, b.atForCPU())
+}
+
+// hostView is HostView of memory with the location at, which the caller holds.
+func (b *RecordBatch) hostView(ctx context.Context, at tree.Location) (arrow.RecordBatch, error) {
+	if err := readyForHost(ctx, at); err != nil {
 		return nil, err
 	}
 	if b.host != nil {
@@ -56,7 +62,7 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 		return nil, err
 	}
 	defer a.mem.Release()
-	if err := readyForHost(ctx, a.at()); err != nil {
+	if err := readyForHost(ctx, a.atForCPU()); err != nil {
 		return nil, err
 	}
 	if a.host != nil {

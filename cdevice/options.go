@@ -126,7 +126,8 @@ func (o *importOptions) checkPlain() error {
 // WithCPUAccessible declares that the CPU can access the memory at its addresses, although the device
 // type does not imply that: for unified memory that a producer labels as its GPU's, as ArrowMetal and
 // nanoarrow do for METAL arrays. HostView, CopyToHost, AsCPU and ValidateFull then read the memory; if
-// the CPU cannot access it, the process crashes. The batch keeps its device.
+// the CPU cannot access it, the process crashes. The batch keeps its device. On a hardware-coherent machine
+// ([device.Coherent]) no declaration is needed.
 //
 // Functions that read a batch with an event still wait for the event, for which the device needs a
 // backend: without one the import fails with an error that wraps device.ErrNotSupported.

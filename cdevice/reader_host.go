@@ -14,7 +14,7 @@ import (
 )
 
 // HostReader returns an arrow-go reader of the batches that are left in r. Batches in memory that
-// the CPU can access are viewed ([RecordBatch.HostView]); others are copied into memory of mem
+// the CPU can access, as [RecordBatch.HostView] defines it, are viewed; others are copied into memory of mem
 // ([RecordBatch.CopyToHost]), or of arrow-go's default allocator if mem is nil. It waits for each
 // batch's event. The end of ctx ends the wait, and the stream. With a nil ctx the reader has an
 // error and no batch.
@@ -141,8 +141,8 @@ func (h *hostReader) own(view *hostBatch) {
 // read views or copies b, and takes the reference to it.
 func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 	defer b.Release()
-	if b.at().CPUAccessible() {
-		return b.HostView(h.ctx)
+	if at := b.atForCPU(); at.CPUAccessible() {
+		return b.hostView(h.ctx, at)
 	}
 	return b.CopyToHost(h.ctx, h.mem)
 }

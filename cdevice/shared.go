@@ -166,10 +166,9 @@ func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
 	return nil
 }
 
-// asCPU returns the location of the memory as the CPU's, once the event is complete. The caller
-// holds the memory.
-func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
-	at := s.at()
+// asCPU returns the location of the memory, which is at, as the CPU's, once the event is complete. The
+// caller holds the memory.
+func (s *shared) asCPU(ctx context.Context, at tree.Location) (tree.Location, error) {
 	if !at.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
 		return at, fielderr.New(fielderr.OpRead, s.kind+".DeviceID", at.ID.String(), "memory that the CPU can access", err)

@@ -37,6 +37,8 @@ import (
 // buffers but those of values of a fixed width, so the text of whole columns, some 64 MiB or the
 // largest column at a time.
 //
+// Memory that [RecordBatch.HostView] reads although it is declared as a GPU's is checked as plain memory is.
+//
 // It first waits for the batch's event. The end of ctx ends the wait, and soon also a long check.
 // Other errors are [FieldError]; those about invalid contents wrap
 // arrow.ErrInvalid.
@@ -48,7 +50,9 @@ func (b *RecordBatch) ValidateFull(ctx context.Context) error {
 		return err
 	}
 	defer b.mem.Release()
-	return validate.Tree(ctx, b.tree())
+	t := b.tree()
+	t.At = t.At.ForCPU(t.Nodes)
+	return validate.Tree(ctx, t)
 }
 
 // ValidateFull checks the contents of the buffers; see [RecordBatch.ValidateFull].
@@ -60,5 +64,7 @@ func (a *Array) ValidateFull(ctx context.Context) error {
 		return err
 	}
 	defer a.mem.Release()
-	return validate.Tree(ctx, a.tree())
+	t := a.tree()
+	t.At = t.At.ForCPU(t.Nodes)
+	return validate.Tree(ctx, t)
 }

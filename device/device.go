@@ -101,6 +101,7 @@ var ErrNotSupported = errors.New("not supported")
 //	[Memsetter]     fills memory
 //	[CopyStreamer]  keeps streams for copies
 //	[Prober]        knows what memory is at an address
+//	[Coherent]      may access all memory of the CPU
 //	[WaitCounter]   limits the memory that waits to be freed
 //	[MemoryKinds]   has several kinds of memory
 //	[Sharer]        has memory and events that other processes can open
@@ -205,6 +206,16 @@ type CopyStreamer interface {
 type Prober interface {
 	// Lookup returns the allocation that p is in.
 	Lookup(p Ptr) (Allocation, error)
+}
+
+// Coherent is an optional interface of a [Device] and [Prober] whose work may access all memory of the
+// CPU at its addresses. Libraries then allocate plain and managed memory for the device, and declare it as the
+// device's own. Package cdevice asks the Prober about each buffer of such a batch before it says
+// that the CPU cannot access the memory.
+type Coherent interface {
+	// HardwareCoherent reports whether the device uses the page tables of the CPU. It says nothing of
+	// memory that the device allocated as its own: [Device.CPUAccessible] does.
+	HardwareCoherent() bool
 }
 
 // WaitCounter is an optional interface of a [Device] that limits the memory that waits to be freed:

@@ -123,6 +123,16 @@ func TestDoctorPrintsFindings(t *testing.T) {
 `, findings)
 }
 
+// Hardware coherency is of each GPU.
+func TestDoctorNamesCoherentGPUs(t *testing.T) {
+	r, table := examined(t, simulated(t, cudasim.Options{Devices: 2, Coherent: 1}), "--python", "")
+	assert.True(t, *r.Devices[0].HardwareCoherent)
+	assert.False(t, *r.Devices[1].HardwareCoherent)
+	table = strings.Join(strings.Fields(table), " ")
+	assert.Equal(t, 1, strings.Count(table, "pageable memory the GPU can read it and write it, by the page tables of the CPU (hardware coherency)"), table)
+	assert.Equal(t, 1, strings.Count(table, "pageable memory the GPU cannot read it"), table)
+}
+
 // differing matches the parts that differ from machine to machine.
 var differing = []struct{ pattern, with string }{
 	{`(?m)^arrowdevice doctor .*$`, "arrowdevice doctor VERSION"},

@@ -221,6 +221,7 @@ const (
 	PageableMemoryAccess    Attribute = 88
 	ConcurrentManagedAccess Attribute = 89
 	HostRegisterSupported   Attribute = 99
+	UsesHostPageTables      Attribute = 100 // hardware coherency, ATS
 	ReadOnlyHostRegister    Attribute = 113
 	MemoryPoolsSupported    Attribute = 115
 	PoolHandleTypes         Attribute = 119 // bits of CUmemAllocationHandleType

@@ -15,6 +15,8 @@ type GPU struct {
 	Name     string
 	// Concurrent reports whether the host may touch managed memory while the GPU works.
 	Concurrent bool
+	// Coherent reports whether the GPU uses the page tables of the host: its work accesses all memory of the host.
+	Coherent bool
 	// Face is the GPU as package cudaalloc shows it.
 	Face any
 
@@ -46,11 +48,15 @@ func openGPU(p *Platform, ordinal int, made func(*GPU) error) (*GPU, error) {
 	if err != nil && !errors.Is(err, cuda.InvalidValue) {
 		return nil, err
 	}
+	coherent, err := dev.Attribute(cuda.UsesHostPageTables)
+	if err != nil && !errors.Is(err, cuda.InvalidValue) {
+		return nil, err
+	}
 	ctx, err := dev.Context()
 	if err != nil {
 		return nil, err
 	}
-	g := &GPU{Platform: p, Ctx: ctx, Name: name, Concurrent: concurrent != 0}
+	g := &GPU{Platform: p, Ctx: ctx, Name: name, Concurrent: concurrent != 0, Coherent: concurrent != 0 && coherent != 0}
 	background, err := ctx.NewStream(0)
 	var pool cuda.Pool
 	if err == nil && pools != 0 {

@@ -21,7 +21,7 @@ type Location struct {
 	// Event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	Event uintptr
-	// Assumed is true if WithCPUAccessible declared that the CPU can access the memory.
+	// Assumed is true if WithCPUAccessible declared, or ForCPU found, that the CPU can access the memory.
 	Assumed bool
 }
 

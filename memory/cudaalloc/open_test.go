@@ -80,6 +80,19 @@ func TestWithoutManagedMemory(t *testing.T) {
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
+// Hardware coherency is of each GPU, and includes concurrent managed access.
+func TestHardwareCoherent(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2, Coherent: 1})
+	for i, gpu := range m.GPUs {
+		for _, dev := range []*cudaalloc.Device{gpu.Own(), gpu.Shareable(), gpu.Pinned(), gpu.Managed()} {
+			assert.Equal(t, i == 0, dev.HardwareCoherent(), "%s of %s", dev.MemoryKind(), gpu.ID())
+		}
+		assert.False(t, gpu.CPUAccessible() || gpu.Shareable().CPUAccessible())
+	}
+	m = cudatest.Simulated(t, cudasim.Options{Coherent: 1, NoConcurrentManaged: true})
+	assert.False(t, m.GPUs[0].HardwareCoherent())
+}
+
 // A driver is listed without opening its GPUs, and asked about addresses only while one of them is open.
 func TestListingOpensNothing(t *testing.T) {
 	sim := cudasim.Load(t, cudasim.Options{Devices: 3})

@@ -102,6 +102,7 @@ func (d *Device) ask(dev *cuda.Device) {
 	}
 	d.Managed, d.ConcurrentManaged = flag(cuda.ManagedMemory), flag(cuda.ConcurrentManagedAccess)
 	d.PageableAccess, d.UnifiedAddressing = flag(cuda.PageableMemoryAccess), flag(cuda.UnifiedAddressing)
+	d.HardwareCoherent = flag(cuda.UsesHostPageTables)
 	d.IPCEvents = flag(cuda.IPCEventSupported)
 }
 

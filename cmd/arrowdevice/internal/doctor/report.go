@@ -65,6 +65,7 @@ type Device struct {
 	Managed           *bool    `json:"managed,omitempty"`
 	ConcurrentManaged *bool    `json:"concurrent_managed_access,omitempty"`
 	PageableAccess    *bool    `json:"pageable_memory_access,omitempty"`
+	HardwareCoherent  *bool    `json:"pageable_memory_access_uses_host_page_tables,omitempty"`
 	UnifiedAddressing *bool    `json:"unified_addressing,omitempty"`
 	IPCEvents         *bool    `json:"ipc_events,omitempty"`
 	PeerAccess        []int    `json:"peer_access,omitempty"` // the ordinals whose memory it can access

@@ -144,7 +144,11 @@ func (t table) device(d Device) {
 		managed += map[bool]string{true: ", and the CPU may use it while the GPU works", false: ", but not by the CPU while the GPU works"}[*d.ConcurrentManaged]
 	}
 	t.row("managed memory", managed)
-	t.row("pageable memory", map[string]string{"yes": "the GPU can read it", "no": "the GPU cannot read it"}[yes(d.PageableAccess)])
+	pageable := map[string]string{"yes": "the GPU can read it", "no": "the GPU cannot read it"}[yes(d.PageableAccess)]
+	if yes(d.HardwareCoherent) == "yes" {
+		pageable += " and write it, by the page tables of the CPU (hardware coherency)"
+	}
+	t.row("pageable memory", pageable)
 	t.row("unified addressing", yes(d.UnifiedAddressing))
 	t.row("events over IPC", yes(d.IPCEvents))
 	if d.Failure != nil {
