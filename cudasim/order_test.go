@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/emulated"
 )
 
 // proof is the symptom by which a program of testdata/order shows a missing wait.
@@ -215,6 +217,7 @@ func TestOrderIsNotCheckedIfSwitchedOff(t *testing.T) {
 // same options.
 func TestOrderUnderSanitizers(t *testing.T) {
 	t.Parallel()
+	emulated.Skip(t, emulated.ProcessIsTraced) // as the sanitizer of leaks does
 	r := buildOrder(t, "-fsanitize="+*sanitize, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O0")
 	names := make(map[string][]string)
 	for _, p := range r.ordered(t) {

@@ -217,7 +217,7 @@ func (r rules) followOwn(t *testing.T) {
 			report := "report=" + filepath.Join(t.TempDir(), "report.json")
 			var of13 []string
 			for name, skipped := range r.follow(t, report, part...) {
-				if skipped != "" && skipped != itsCopiesRace {
+				if skipped != "" && skipped != itsCopiesRace && skipped != emulatorsMemory {
 					of13 = append(of13, name)
 				}
 			}
@@ -232,14 +232,17 @@ func (r rules) followOwn(t *testing.T) {
 	wait.Wait()
 }
 
-// itsCopiesRace is why rules are skipped under the thread sanitizer.
-const itsCopiesRace = "its copies race"
+const (
+	itsCopiesRace   = "its copies race"           // why rules are skipped under the thread sanitizer
+	emulatorsMemory = "the emulator takes memory" // why rules that measure it are skipped under an emulator
+)
 
 var sanitize = flag.String("sanitize", "address,undefined", "run the rules once more under these sanitizers; also good: thread")
 
 // The simulator and the rules are both built for it.
 func TestRulesUnderSanitizers(t *testing.T) {
 	t.Parallel()
+	emulated.Skip(t, emulated.ProcessIsTraced)
 	r := buildRules(t, "-fsanitize="+*sanitize, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O0")
 	r.followOwn(t)
 	var wait sync.WaitGroup
@@ -309,6 +312,7 @@ func (r rules) environment(t *testing.T) {
 	// A machine takes little more address space than what is allocated on it, and says so
 	// when that is what a process lacks.
 	t.Run("little address space is enough", func(t *testing.T) {
+		emulated.Skip(t, emulated.AddressSpaceIsGivenBack)
 		limited := func(kilobytes int, rule string) string {
 			shell := fmt.Sprintf("ulimit -v %d && exec \"$0\" \"$1\"", kilobytes)
 			out, err := rules{"/bin/sh", nil}.run(t, "", "", "-c", shell, r.program, rule)

@@ -131,6 +131,7 @@ static long resident(void) { /* in kilobytes */
 
 /* Two lanes, an event of the program, and no wait of the host but one in a hundred. */
 SIMULATED(a_graph_is_launched_ten_thousand_times, "") {
+  measures_memory();
   enum { times = 10000 };
   CUstream a = new_stream(), b = new_stream();
   CUevent fork = new_event(), join = new_event(), e = new_event();
@@ -158,6 +159,7 @@ SIMULATED(a_graph_is_launched_ten_thousand_times, "") {
 
 /* Their lanes take the places of those before in the clocks, and their threads end. */
 SIMULATED(executable_graphs_that_were_destroyed_cost_nothing, "") {
+  measures_memory();
   enum { times = 5000 };
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);

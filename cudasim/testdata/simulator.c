@@ -1,6 +1,11 @@
 /* What rules of the simulator share. */
 #include "simulator.h"
 
+void measures_memory(void) {
+  const char *emulator = getenv("CDEVICE_TEST_EMULATOR");
+  if (emulator && *emulator) skip("the emulator takes memory");
+}
+
 /* The functions of cudasim.h, found in the library that is loaded, as those of the driver are. */
 #define FIND(name)                                  \
   void *found = find_function(#name);               \

@@ -27,6 +27,10 @@
   }                                    \
   static void with_objects_##id(void)
 
+/* Skips a rule that measures the memory of the process where an emulator of another processor runs it
+ * (ci/arm64/lacks/address_space_is_given_back.c). */
+void measures_memory(void);
+
 /* A number of the report: of an array, the index-th. */
 long long reported(const char *key, int index);
 /* Whether the list under the key has an entry with this text in it. */

@@ -51,6 +51,7 @@ enum { SANITIZED = false };
 /* Each knows of the one before, and all are waited for: clocks that list 3,000 streams for each of 3,000 take 144 MiB.
  */
 SIMULATED(thousands_of_streams_take_little_memory, "") {
+  measures_memory();
   enum { STREAMS = 3000, BYTES = 64 };
   static CUstream s[STREAMS];
   CUevent e = new_event();
@@ -71,6 +72,7 @@ SIMULATED(thousands_of_streams_take_little_memory, "") {
 }
 
 SIMULATED(large_memory_costs_little_before_it_is_used, "") {
+  measures_memory();
   long before = resident();
   double start = now();
   for (int i = 0; i < 10; i++) {

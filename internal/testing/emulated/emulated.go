@@ -27,6 +27,7 @@ const (
 	CrashWithoutAWord       Lack = "crash_without_a_word"
 	FaultAddressOfABusError Lack = "fault_address_of_a_bus_error"
 	MremapOfSizeZero        Lack = "mremap_of_size_zero"
+	ProcessIsTraced         Lack = "process_is_traced"
 )
 
 // Skip skips the test where it runs under the emulator, which has this lack.
