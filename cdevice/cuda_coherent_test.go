@@ -33,6 +33,9 @@ func declared(t *testing.T, b *cdevice.RecordBatch, gpu *cudaalloc.Device) *cdev
 // assertInPlace checks that a view has the memory of a batch, without a copy and without an allocation of the driver.
 func assertInPlace(t *testing.T, m *cudatest.Machine, b *cdevice.RecordBatch, want arrow.RecordBatch) {
 	t.Helper()
+	for _, gpu := range m.GPUs {
+		require.NoError(t, gpu.Flush(background)) // in the background it would be counted
+	}
 	made, r := calls(m, func() {
 		view, err := b.HostView(background)
 		require.NoError(t, err)
@@ -146,6 +149,7 @@ func TestHostReaderOfMemoryDeclaredAsAGPUs(t *testing.T) {
 		b := declared(t, managed, m.GPUs[0])
 		r, err := readerFunc(want.Schema(), device.CUDA, nextOf(nil, b, b), nil)
 		require.NoError(t, err)
+		require.NoError(t, m.GPUs[0].Flush(background))
 		made, report := calls(m, func() {
 			h := r.HostReader(background, nil)
 			for h.Next() {
