@@ -38,6 +38,14 @@ func Skip(t testing.TB, lack Lack) {
 	}
 }
 
+// Slower returns how many times longer a program may take than where the processor runs it.
+func Slower() int {
+	if emulator() != "" {
+		return 10
+	}
+	return 1
+}
+
 // SkipForeign skips the test where it runs under the emulator: it loads a library that is built for the test into a program of the
 // system, such as python3, which is of another architecture.
 func SkipForeign(t testing.TB, program string) {
