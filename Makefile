@@ -13,7 +13,7 @@ SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(MAKEFILE_LIST)) # all targets
 
 help: ## the targets
-	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / && !seen[$$1]++ { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / && !seen[$$1]++ { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Tests
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
@@ -47,7 +47,7 @@ test-programs:
 	integration/programs/run.sh
 
 check: ## what must pass before a change lands
-	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang msan go-versions wheels
+	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang msan arm64 windows darwin go-versions python-newest wheels
 	$(MAKE) --no-print-directory test
 
 ##@ Static checks
@@ -97,17 +97,7 @@ msan: ## MemorySanitizer: what Go or C reads of C memory was written
 	ci/apt clang libclang-rt-dev
 	CC=clang $(TEST) -short -msan -skip 'GiveTheirMemoryBack$$|TestCachesAreBounded$$' ./internal/abi ./internal/bridge ./internal/schema ./internal/cstruct
 
-# The oldest Go that go.mod allows, and the newest; the other targets use the one of this machine. GOTOOLCHAIN downloads them.
-GO_VERSIONS ?= go1.25.12 go1.27.4
-BY_GO_VERSIONS = ./device ./internal/bridge ./internal/items ./internal/tree ./internal/testing/... ./interop/dlpack ./pyextension/...
-go-versions: ## vet and tests by other versions of Go; every package with GO_VERSIONS_ALL=1
-	for version in $(GO_VERSIONS); do \
-		export GOTOOLCHAIN=$$version; \
-		$(GO) version && $(GO) vet $(if $(GO_VERSIONS_ALL),./...,$(BY_GO_VERSIONS)) && \
-			$(TEST) -short $(if $(GO_VERSIONS_ALL),$(CHECKED) ./cudasim/... && $(GO) -C examples/sql vet -tags=duckdb_arrow ./...,$(BY_GO_VERSIONS)) || exit 1; \
-	done
-
-##@ Other platforms and versions
+##@ Other processors, systems and versions
 # The C of exports and of the simulator, and programs that tests start. None needs arrow-go, whose compilation takes minutes.
 ARM64_SAMPLE = ./device ./internal/abi ./internal/bridge ./internal/handle ./internal/live ./internal/memcopy ./ci/rules
 
@@ -118,11 +108,6 @@ arm64: ## a sample of the tests as programs of linux/arm64, which qemu-user runs
 	ci/arm64/go test -vet=off -ldflags=-w -short $(ARM64_SAMPLE)
 	ci/arm64/go test -vet=off -ldflags=-w -run 'TestRules$$/driver' ./cudasim -only 'process|pool'
 
-HAMMERS ?= 100
-hammer: ## threads that share memory without a lock, again and again: on arm64, a wrong order of memory shows here
-	$(TEST) -count=$(HAMMERS) -shuffle=on -run 'Hammer|OrderOfMemory|BothSides|OnThreads|OtherThreads|ManyThreads|Goroutines|Stragglers|ConcurrentUse' \
-		./internal/bridge ./internal/handle ./cdevice ./share
-
 # qemu takes 5 to 10 times as long. -p 1: the tests of a package are bounds of time enough.
 test-arm64: ## all Go tests but those that need Python, in the same way (half an hour)
 	ci/arm64/go version
@@ -130,12 +115,46 @@ test-arm64: ## all Go tests but those that need Python, in the same way (half an
 	ci/arm64/go vet ./...
 	ci/arm64/go test -timeout 60m -vet=off -ldflags=-w -short -p 1 $(CHECKED) ./cudasim/... ./ci/rules
 
-pythons: ## the tests in Python in each version that the package claims: an hour or so, and 1 GB of wheels for each, the first time
-	integration/pythons.sh
+# What programs on every system import, without the tools of this repository.
+PORTABLE = ./cdata/... ./cdevice/... ./device/... ./flight/... ./internal/... ./interop/... ./memory/... ./pyextension/... ./share/...
+VETTED = $(PORTABLE) ./cmd/... ./cudasim/... ./examples/...
+WINDOWS = GOOS=windows GOARCH=amd64 CGO_ENABLED=1 CC=x86_64-w64-mingw32-gcc $(GO)
+UNDER_WINE = $(WINDOWS) test -short -timeout 30m -vet=off -ldflags=-w -exec $(CURDIR)/ci/wine
 
-python-newest: ## a sample of them in the newest version: functions, arguments, the end of a process
+test-portable: ## the tests of the CPU half: on a machine with Windows or macOS
+	$(TEST) -short $(PORTABLE)
+
+windows-tools:
+	ci/apt gcc-mingw-w64-x86-64-posix wine wine64
+
+windows: windows-tools ## Windows: vet of all that a program can import, and tests of a few packages under wine
+	$(WINDOWS) vet $(VETTED)
+	$(UNDER_WINE) ./internal/errno ./internal/bridge ./pyextension ./share
+
+test-windows: windows-tools ## the tests of the CPU half under wine
+	$(UNDER_WINE) $(PORTABLE)
+
+darwin: ## macOS: vet of all that a program can import, with the C code compiled, for both architectures
+	for target in arm64:aarch64 amd64:x86_64; do \
+		GOOS=darwin GOARCH=$${target%:*} CGO_ENABLED=1 CC="$(CURDIR)/ci/clang -target $${target#*:}-macos" $(GO) vet $(VETTED) || exit 1; \
+	done
+
+# The oldest Go that go.mod allows, and the newest; the other targets use the one of this machine. GOTOOLCHAIN downloads them.
+GO_VERSIONS ?= go1.25.12 go1.27.4
+BY_GO_VERSIONS = ./device ./internal/bridge ./internal/items ./internal/tree ./internal/testing/... ./interop/dlpack ./pyextension/...
+go-versions: ## vet and tests by other versions of Go; every package with GO_VERSIONS_ALL=1
+	for version in $(GO_VERSIONS); do \
+		export GOTOOLCHAIN=$$version; \
+		$(GO) version && $(GO) vet $(if $(GO_VERSIONS_ALL),./...,$(BY_GO_VERSIONS)) && \
+			$(TEST) -short $(if $(GO_VERSIONS_ALL),$(CHECKED) ./cudasim/... && $(GO) -C examples/sql vet -tags=duckdb_arrow ./...,$(BY_GO_VERSIONS)) || exit 1; \
+	done
+
+python-newest: ## a sample of the tests in Python in the newest version: functions, arguments, the end of a process
 	integration/pythons.sh $$(grep -oE 'Python :: 3\.[0-9]+' python/pyproject.toml | tail -n 1 | cut -d' ' -f3) \
 		pyextension/test_functions.py pyextension/test_arguments.py pyextension/test_processes.py
+
+pythons: ## the tests in Python in each version that the package claims: an hour or so, and 1 GB of wheels for each, the first time
+	integration/pythons.sh
 
 ##@ GPUs
 cudasim: ## the simulated CUDA driver, for any program; prints its path
@@ -184,6 +203,11 @@ fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
 	$(GO) test ./internal/schema -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/cstruct -run '^$$' -fuzz FuzzPlans -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/cstruct -run '^$$' -fuzz FuzzAccepted -fuzztime $(FUZZTIME)
+
+HAMMERS ?= 100
+hammer: ## threads that share memory without a lock, again and again: on arm64, a wrong order of memory shows here
+	$(TEST) -count=$(HAMMERS) -shuffle=on -run 'Hammer|OrderOfMemory|BothSides|OnThreads|OtherThreads|ManyThreads|Goroutines|Stragglers|ConcurrentUse' \
+		./internal/bridge ./internal/handle ./cdevice ./share
 
 ##@ Benchmarks
 # With BASE=revision, this library against itself at another revision. ARGS are arguments of the benchmark, such as
