@@ -149,11 +149,11 @@ go-versions: ## vet and tests by other versions of Go; every package with GO_VER
 			$(TEST) -short $(if $(GO_VERSIONS_ALL),$(CHECKED) ./cudasim/... && $(GO) -C examples/sql vet -tags=duckdb_arrow ./...,$(BY_GO_VERSIONS)) || exit 1; \
 	done
 
-python-newest: ## a sample of the tests in Python in the newest version: functions, arguments, the end of a process
+python-newest: ## a sample of the tests in Python in the newest version: functions, processes, what the library asks of Python
 	integration/pythons.sh $$(grep -oE 'Python :: 3\.[0-9]+' python/pyproject.toml | tail -n 1 | cut -d' ' -f3) \
-		pyextension/test_functions.py pyextension/test_arguments.py pyextension/test_processes.py
+		pyextension/test_functions.py pyextension/test_processes.py pyextension/test_capi.py
 
-pythons: ## the tests in Python in each version that the package claims: an hour or so, and 1 GB of wheels for each, the first time
+test-pythons: ## the tests of pyextension in each version of Python that the package claims (20 minutes; 1 GB of wheels for each, the first time)
 	integration/pythons.sh
 
 ##@ GPUs

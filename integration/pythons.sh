@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The tests of run.sh in versions of Python: in those that the package claims (python/pyproject.toml) but python3's own,
-# or in one. Those that ci/python cannot find are failures.
+# The tests of pyextension in the versions of Python that the package claims (python/pyproject.toml) but python3's own, or
+# those of run.sh in one version. A version that ci/python cannot find is a failure.
 #
-#   integration/pythons.sh [VERSION [ARGUMENT...]]   arguments go to pytest
+#   integration/pythons.sh [VERSION [ARGUMENT...]]   arguments go to pytest: interop peer, and so on; without them pyextension
 #
 # Needs what run.sh and ci/python need.
 set -euo pipefail
@@ -15,6 +15,7 @@ else
 	own=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 	mapfile -t versions < <(grep -oP '"Programming Language :: Python :: \K3\.\d+' python/pyproject.toml | grep -vFx "$own")
 fi
+(($#)) || set -- pyextension
 
 failed=()
 for version in "${versions[@]}"; do

@@ -10,9 +10,10 @@ import pandas
 import polars
 import pyarrow as pa
 
-# The pandas of Python 3.10 takes no streams: there it is PyArrow that does.
+# The pandas of Python 3.10 takes no streams and arrays: there it is PyArrow that does.
 if not hasattr(pandas.DataFrame, "from_arrow"):
     pandas.DataFrame.from_arrow = lambda source: pa.table(source).to_pandas()
+    pandas.Series.from_arrow = lambda source: pa.array(source).to_pandas()
 
 LISTS_OF_VIEWS = {"list_view", "large_list_view"}
 RUN_ENDS = {"run_end_encoded_int16", "run_end_encoded_int32", "run_end_encoded_int64"}

@@ -123,6 +123,8 @@ def test_relations_of_duckdb(ext):
     ids=["Array", "ChunkedArray", "no chunks", "polars", "pandas", "nanoarrow", "stream of nanoarrow"],
 )
 def test_columns_of_other_libraries(ext, value):
+    if isinstance(value, pandas.Series) and not hasattr(value, "__arrow_c_stream__"):
+        pytest.skip("the pandas of Python 3.10 gives no columns")
     expected = [] if value is EMPTY else [1, 2, None]
     functions = (ext.echo,) if isinstance(value, nanoarrow.ArrayStream) else (ext.echo_array, ext.echo, lambda v: ext.echo([v])[0])
     for echo in functions:

@@ -88,6 +88,11 @@ def test_tag(wheel, files, library):
     assert tag in packaging.tags.sys_tags()
     described = email.message_from_bytes(files[f"{INFO}/WHEEL"])
     assert described["Tag"] == str(tag) and described["Root-Is-Purelib"] == "false"
+    if sys.platform != "linux":
+        return
+    symbols = wheels.run("readelf", "--wide", "--dyn-syms", library)
+    needed = max(int(minor) for minor in re.findall(r"@GLIBC_2\.(\d+)", symbols))
+    assert tag.platform.startswith(f"manylinux_2_{needed}_")
 
 
 def test_pythons(wheel):
@@ -98,11 +103,6 @@ def test_pythons(wheel):
     assert tag not in packaging.tags.cpython_tags((3, 9), ["cp39"], [tag.platform])
     assert tag not in packaging.tags.cpython_tags((3, 14), ["cp314t"], [tag.platform])
     assert tag not in packaging.tags.compatible_tags((3, 14), "cp314", [tag.platform])  # those of every Python
-    if sys.platform != "linux":
-        return
-    symbols = wheels.run("readelf", "--wide", "--dyn-syms", library)
-    needed = max(int(minor) for minor in re.findall(r"@GLIBC_2\.(\d+)", symbols))
-    assert tag.platform.startswith(f"manylinux_2_{needed}_")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nm")
@@ -180,5 +180,6 @@ def test_example_in_another_environment(environment):
 
 def test_help_and_docstring(environment):
     printed = environment.run("import totals; help(totals.add_running_total); print(totals.__doc__)")
-    assert "add_running_total(table: 'RecordBatch', column: 'str') -> 'RecordBatch'" in printed
+    without_quotes = printed.replace("'", "")  # Python 3.14 writes none around annotations
+    assert "add_running_total(table: RecordBatch, column: str) -> RecordBatch" in without_quotes
     assert "Command pyextension adds a column" in printed

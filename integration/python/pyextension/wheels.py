@@ -45,7 +45,7 @@ def refusal(package, *options, **more):
 # cannot be installed again without a network.
 SEE_PEERS = f"""
 import pathlib, site
-pathlib.Path(site.getsitepackages()[0], "peers.pth").write_text({os.linesep.join(site.getsitepackages())!r})
+pathlib.Path(site.getsitepackages()[0], "peers.pth").write_text({os.linesep.join(filter(os.path.isdir, site.getsitepackages()))!r})
 """
 
 
