@@ -60,8 +60,8 @@ static void thread_end(void *data) {
   }
   if (listed) thread_ends(t);
   while (listed && t->depth) object_unref(&t->stack[--t->depth]->object);
+  if (listed) thread_free(t); /* the lock guards the counts of the clocks, which streams share */
   sim_unlock();
-  if (listed) thread_free(t);
 }
 
 /* The last call of a machine that was shut down gives back the key, of which a process
