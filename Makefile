@@ -91,8 +91,8 @@ clang: ## the packages with C, by clang, their C checked for undefined behaviour
 	CC='clang -fsanitize=undefined -fsanitize-trap=undefined' $(TEST) -short $(if $(CLANG_ALL),$(CHECKED) ./cudasim/...,$(BY_CLANG))
 	$(MAKE) --no-print-directory cc CC=clang
 
-# Of the packages that need no driver, which would have to be built for it, too. What clear writes in C memory counts as not
-# written, so that interop/dlpack and cdata cannot run. The tests left out are of the memory that a process uses, and of a cache: minutes.
+# Without the packages that need a driver, which would have to be built for it, too, and without those that it stops in memory
+# that Go wrote: clear of C memory, for one, counts as no write. The tests left out take minutes.
 msan: ## MemorySanitizer: what Go or C reads of C memory was written
 	ci/apt clang libclang-rt-dev
 	CC=clang $(TEST) -short -msan -skip 'GiveTheirMemoryBack$$|TestCachesAreBounded$$' ./internal/abi ./internal/bridge ./internal/schema ./internal/cstruct
@@ -108,8 +108,8 @@ arm64: ## a sample of the tests as programs of linux/arm64, which qemu-user runs
 	ci/arm64/go test -vet=off -ldflags=-w -short $(ARM64_SAMPLE)
 	ci/arm64/go test -vet=off -ldflags=-w -run 'TestRules$$/driver' ./cudasim -only 'process|pool'
 
-# qemu takes 5 to 10 times as long. -p 1: the tests of a package are bounds of time enough.
-test-arm64: ## all Go tests but those that need Python, in the same way (half an hour)
+# One package after the other: they have bounds of time, and qemu takes five times as long.
+test-arm64: ## the Go tests of all packages that need no Python, in the same way (half an hour)
 	ci/arm64/go version
 	ci/arm64/lacks/check
 	ci/arm64/go vet ./...
@@ -204,7 +204,7 @@ fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
 	$(GO) test ./internal/cstruct -run '^$$' -fuzz FuzzPlans -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/cstruct -run '^$$' -fuzz FuzzAccepted -fuzztime $(FUZZTIME)
 
-HAMMERS ?= 100
+HAMMERS ?= 20
 hammer: ## threads that share memory without a lock, again and again: on arm64, a wrong order of memory shows here
 	$(TEST) -count=$(HAMMERS) -shuffle=on -run 'Hammer|OrderOfMemory|BothSides|OnThreads|OtherThreads|ManyThreads|Goroutines|Stragglers|ConcurrentUse' \
 		./internal/bridge ./internal/handle ./cdevice ./share
