@@ -1,0 +1,3 @@
+#pragma once
+
+extern int fakepython_held, fakepython_finalizing;
