@@ -49,7 +49,7 @@ var errNotLocked = fmt.Errorf("%w: a GPU must not use the address", device.ErrNo
 //	cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire
 //
 // It wraps the code as a syscall.Errno, and what the code means in Go: arrow.ErrInvalid
-// for EINVAL, arrow.ErrNotImplemented for ENOSYS, device.ErrNotSupported for ENOTSUP,
+// for EINVAL, arrow.ErrNotImplemented for ENOSYS, device.ErrNotSupported for ENOTSUP and EOPNOTSUPP,
 // context.Canceled for ECANCELED, context.DeadlineExceeded for ETIMEDOUT. A stream of this package
 // that ends with it tells its consumer the same code.
 type ProducerError struct {
@@ -101,6 +101,7 @@ var errnos = []struct {
 	{context.DeadlineExceeded, syscall.ETIMEDOUT},
 	{items.ErrClosed, syscall.ECANCELED}, // before arrow.ErrInvalid, which it wraps
 	{device.ErrNotSupported, syscall.ENOTSUP},
+	{device.ErrNotSupported, syscall.EOPNOTSUPP}, // another number on macOS and Windows
 	{arrow.ErrNotImplemented, syscall.ENOSYS},
 	{arrow.ErrInvalid, syscall.EINVAL},
 	{arrow.ErrType, syscall.EINVAL},

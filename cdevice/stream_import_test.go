@@ -84,6 +84,7 @@ func TestCodesOfStreamErrors(t *testing.T) {
 			{"invalid", errno.Code(syscall.EINVAL), "x", arrow.ErrInvalid, "get_next: invalid argument (errno 22): x"},
 			{"not implemented", errno.Code(syscall.ENOSYS), "x", arrow.ErrNotImplemented, ""},
 			{"not supported", errno.Code(syscall.ENOTSUP), "x", device.ErrNotSupported, ""},
+			{"operation not supported", errno.Code(syscall.EOPNOTSUPP), "x", device.ErrNotSupported, ""},
 			{"canceled", errno.Code(syscall.ECANCELED), "x", context.Canceled, ""},
 			{"timed out", errno.Code(syscall.ETIMEDOUT), "x", context.DeadlineExceeded, ""},
 			{"no memory", errno.Code(syscall.ENOMEM), "x", syscall.ENOMEM, ""},
