@@ -27,9 +27,17 @@ func TestVersionsOfPythonAgree(t *testing.T) {
 	} {
 		assert.Contains(t, read(t, file), fmt.Sprintf(text, oldest), file)
 	}
-	for _, file := range []string{"../docs/python.md", "../python/README.md"} {
+	for _, file := range []string{"../README.md", "../CHANGELOG.md", "../docs/python.md", "../python/README.md"} {
 		assert.Contains(t, read(t, file), fmt.Sprintf("Python 3.%s to 3.%s", oldest, newest), file)
 	}
+}
+
+// README names the versions of Go that make go-versions runs, of which the first is the oldest that go.mod allows.
+func TestVersionsOfGoAgree(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^GO_VERSIONS \?= go(1\.\d+)(\.\d+) go(1\.\d+\.\d+)$`).FindStringSubmatch(read(t, "../Makefile"))
+	require.NotNil(t, m)
+	assert.Contains(t, read(t, "../go.mod"), "\ngo "+m[1]+".0\n")
+	assert.Contains(t, read(t, "../README.md"), "| "+m[3]+", "+m[1]+m[2]+" |")
 }
 
 func read(t *testing.T, file string) string {
