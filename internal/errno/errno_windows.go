@@ -1,7 +1,7 @@
 package errno
 
 import (
-	"io/fs"
+	"maps"
 	"syscall"
 )
 
@@ -87,7 +87,29 @@ var numbers = [...]syscall.Errno{
 	140: syscall.EWOULDBLOCK,
 }
 
-var byError = make(map[syscall.Errno]int, len(numbers))
+// ofSystem are the numbers that the C library gives to errors of the Windows API and of its sockets, and those that fit where it
+// has none. syscall.ENOTDIR is one of them, "path not found", and so ENOENT.
+var ofSystem = map[syscall.Errno]syscall.Errno{
+	1: syscall.EINVAL, 2: syscall.ENOENT, 3: syscall.ENOENT, 4: syscall.EMFILE, 5: syscall.EACCES, 6: syscall.EBADF,
+	7: syscall.ENOMEM, 8: syscall.ENOMEM, 9: syscall.ENOMEM, 10: syscall.E2BIG, 11: syscall.ENOEXEC, 12: syscall.EINVAL,
+	13: syscall.EINVAL, 14: syscall.ENOMEM, 15: syscall.ENOENT, 16: syscall.EACCES, 17: syscall.EXDEV, 18: syscall.ENOENT,
+	19: syscall.EACCES, 32: syscall.EACCES, 33: syscall.EACCES, 39: syscall.ENOSPC, 50: syscall.ENOTSUP, 53: syscall.ENOENT,
+	65: syscall.EACCES, 67: syscall.ENOENT, 80: syscall.EEXIST, 82: syscall.EACCES, 87: syscall.EINVAL, 89: syscall.EAGAIN,
+	108: syscall.EACCES, 109: syscall.EPIPE, 112: syscall.ENOSPC, 114: syscall.EBADF, 123: syscall.EINVAL, 128: syscall.ECHILD,
+	130: syscall.EBADF, 131: syscall.EINVAL, 132: syscall.EACCES, 145: syscall.ENOTEMPTY, 158: syscall.EACCES, 161: syscall.ENOENT,
+	164: syscall.EAGAIN, 167: syscall.EACCES, 183: syscall.EEXIST, 206: syscall.ENOENT, 232: syscall.EPIPE, 258: syscall.ETIMEDOUT,
+	995: syscall.ECANCELED, 1223: syscall.ECANCELED, 1455: syscall.ENOMEM, 1460: syscall.ETIMEDOUT, 1816: syscall.ENOMEM,
+
+	10004: syscall.EINTR, 10009: syscall.EBADF, 10013: syscall.EACCES, 10014: syscall.EFAULT, 10022: syscall.EINVAL,
+	10024: syscall.EMFILE, 10035: syscall.EWOULDBLOCK, 10036: syscall.EINPROGRESS, 10037: syscall.EALREADY, 10038: syscall.ENOTSOCK,
+	10039: syscall.EDESTADDRREQ, 10040: syscall.EMSGSIZE, 10041: syscall.EPROTOTYPE, 10042: syscall.ENOPROTOOPT,
+	10043: syscall.EPROTONOSUPPORT, 10045: syscall.EOPNOTSUPP, 10047: syscall.EAFNOSUPPORT, 10048: syscall.EADDRINUSE,
+	10049: syscall.EADDRNOTAVAIL, 10050: syscall.ENETDOWN, 10051: syscall.ENETUNREACH, 10052: syscall.ENETRESET,
+	10053: syscall.ECONNABORTED, 10054: syscall.ECONNRESET, 10055: syscall.ENOBUFS, 10056: syscall.EISCONN, 10057: syscall.ENOTCONN,
+	10060: syscall.ETIMEDOUT, 10061: syscall.ECONNREFUSED, 10062: syscall.ELOOP, 10063: syscall.ENAMETOOLONG, 10065: syscall.EHOSTUNREACH,
+}
+
+var byError = make(map[syscall.Errno]int, len(numbers)+len(ofSystem))
 
 func init() {
 	for number, err := range numbers {
@@ -95,32 +117,13 @@ func init() {
 			byError[err] = number
 		}
 	}
+	byMeaning := maps.Clone(byError)
+	for err, meaning := range ofSystem {
+		byError[err] = byMeaning[meaning]
+	}
 }
 
-// Errors of the Windows API that package syscall has no name for.
-const (
-	notEnoughMemory = syscall.Errno(8)
-	outOfMemory     = syscall.Errno(14)
-	commitmentLimit = syscall.Errno(1455)
-)
-
-// code finds errors of the Windows API by the meaning that package syscall gives them.
-func code(err syscall.Errno) int {
-	if number, ok := byError[err]; ok {
-		return number
-	}
-	switch {
-	case err == notEnoughMemory, err == outOfMemory, err == commitmentLimit:
-		return byError[syscall.ENOMEM]
-	case err.Is(fs.ErrNotExist):
-		return byError[syscall.ENOENT]
-	case err.Is(fs.ErrExist):
-		return byError[syscall.EEXIST]
-	case err.Is(fs.ErrPermission):
-		return byError[syscall.EACCES]
-	}
-	return 0
-}
+func code(err syscall.Errno) int { return byError[err] }
 
 func toError(code int) syscall.Errno {
 	if code < 0 || code >= len(numbers) {
