@@ -41,8 +41,9 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 // NewRecordReaderFunc makes a reader of a function that returns the next batch, owned by the reader,
 // and io.EOF at the end. next is called on the goroutine, or in the callback from C, that reads a
 // batch, one call at a time, and not again after an error. stop, unless it is nil, is called once,
-// when the reader is released. Neither may use iter.Pull: [NewRecordReader] takes iterators. The batches are as for
-// [NewRecordReader].
+// when the reader is released. Neither may use iter.Pull: [NewRecordReader] takes iterators. Nor
+// may they call runtime.Goexit, as FailNow of package testing does: in a callback from C, Go ends the process then. The
+// batches are as for [NewRecordReader].
 //
 // next gets a context that ends with ctx, with the last Release and with Close, even while next is running
 // on another goroutine. A next that waits must return soon after that; its error is the stream's. If ctx has
