@@ -252,11 +252,12 @@ def test_full_pipe(ext, monkeypatch):
         while ext._library.ask(".stats")["calls"] > 0:  # until they have ended, while nothing reads the pipe
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        for task in tasks[::2]:
-            task.cancel()
+        # On a busy machine a call may end before its task waits for it, which is done then.
+        cancelled = {i for i in range(0, len(tasks), 2) if tasks[i].cancel()}
+        assert cancelled
         results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
-        assert all(isinstance(result, asyncio.CancelledError) for result in results[::2])
-        assert results[1::2] == ["slept"] * 400
+        for i, result in enumerate(results):
+            assert isinstance(result, asyncio.CancelledError) if i in cancelled else result == "slept", i
 
     asyncio.run(main())
 
