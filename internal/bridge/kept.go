@@ -13,9 +13,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
-// Kept is the memory of one tree after the other. The zero value has none. The tree is of a value that ends with it, so
-// that the release of the last struct calls Go, which keeps the block: the lock of the handle, and whatever passes the value on, order the uses. Kept is a part of an object of the Go heap, with
-// which the memory ends.
+// Kept is the memory of one tree after the other. The zero value has none. The tree is of a value that ends with it: the
+// release of the last struct calls Go, which keeps the block. The lock of the handle orders the uses of the block, and so does the
+// pool or channel that the value goes through. Kept is a part of an object of the Go heap, with which the memory ends.
 type Kept struct {
 	block  *Block
 	size   uintptr

@@ -128,8 +128,8 @@ func (d *Device) CPUAccessible() bool {
 }
 
 // HardwareCoherent reports whether the GPU uses the page tables of the CPU
-// (CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES), as the GPUs of Grace Hopper do. Work on such a GPU accesses all memory of the CPU, and the CPU accesses managed memory that is on the GPU
-// without moving it. Memory of [Device.Own] and [Device.Shareable] is not CPU-accessible there either.
+// (CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES), as the GPUs of Grace Hopper do. Work on such
+// a GPU accesses all memory of the CPU, and the CPU accesses managed memory that is on the GPU without moving it. Memory of [Device.Own] and [Device.Shareable] is not CPU-accessible there either.
 func (d *Device) HardwareCoherent() bool { return d.gpu.Coherent }
 
 // Context returns the CUcontext of the GPU, its primary context, for other libraries of

@@ -7,7 +7,7 @@ import "C"
 // Held returns how often the lock is held.
 func Held() int { return int(C.fakepython_held) }
 
-// SetFinalizing says whether Python is about to end.
+// SetFinalizing sets the result of Py_IsFinalizing.
 func SetFinalizing(is bool) {
 	C.fakepython_finalizing = 0
 	if is {
