@@ -137,7 +137,7 @@ test-windows: windows-tools ## the tests of the CPU half under wine
 DARWIN = arm64:aarch64 amd64:x86_64
 darwin: ## macOS: vet of all that a program can import, with the C code compiled; DARWIN=arm64:aarch64 for one architecture
 	for target in $(DARWIN); do \
-		GOOS=darwin GOARCH=$${target%:*} CGO_ENABLED=1 CC="$(CURDIR)/ci/clang -target $${target#*:}-macos" $(GO) vet $(VETTED) || exit 1; \
+		GOOS=darwin GOARCH=$${target%:*} CGO_ENABLED=1 CC="$(CURDIR)/ci/zig -target $${target#*:}-macos" $(GO) vet $(VETTED) || exit 1; \
 	done
 
 # The oldest Go that go.mod allows, and the newest; the other targets use the one of this machine. GOTOOLCHAIN downloads them.
