@@ -3,7 +3,6 @@
 package pyextension
 
 import (
-	"fmt"
 	"runtime/debug"
 	"slices"
 
@@ -11,14 +10,10 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
 	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
-	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
-
-// abiVersion is the version of requests, replies and entry points.
-const abiVersion = 1
 
 // builtins are the functions that the objects of the Python package are made of.
 var builtins map[string]func(*invocation) (any, error)
@@ -50,30 +45,19 @@ func init() {
 	}
 }
 
-// inline are the built-in functions that never wait. They run on the thread of the caller, which costs a
-// tenth of a goroutine, and whose per-thread default stream they may use.
-var inline = []string{
-	".functions", ".library", ".stats", ".trace", ".live", ".exit", ".requested", ".column", ".slice", ".names", ".describe_schema",
-	".dlpack", ".dlpack_device", ".cuda_array",
-}
+// waiting are the built-in functions that may wait. The others run on the thread of the caller,
+// whose per-thread default stream they may use.
+var waiting = []string{".next", ".read_all", ".to_host", ".to_device", ".synchronize", ".for_cudf", ".from_cudf"}
 
-// runsInline reports whether a call never waits.
-func runsInline(name string, args []any) bool {
+// waits reports whether a call may wait.
+func waits(name string, args []any) bool {
 	if name == ".export" && len(args) == 2 {
 		form, _ := args[1].(string)
 		o, _ := args[0].(*source)
 		onCPU := o != nil && o.object != nil && o.object.deviceID().Type == device.CPU // without an event to wait for
-		return form != "array" || onCPU
+		return form == "array" && !onCPU
 	}
-	return slices.Contains(inline, name)
-}
-
-func builtin(sc *scope, r *results, name string, args []any) (any, error) {
-	f := builtins[name]
-	if f == nil {
-		return nil, fmt.Errorf("there is no built-in function %q: the library and the Python package are of different versions", name)
-	}
-	return f(&invocation{sc, r, args})
+	return slices.Contains(waiting, name)
 }
 
 func describeFunctions(*invocation) (any, error) {
@@ -89,13 +73,10 @@ func describeFunctions(*invocation) (any, error) {
 	return all, nil
 }
 
-func describeLibrary(in *invocation) (any, error) {
-	if thread, err := argument[int64](in, 0); err == nil {
-		capi.SetMainThread(uint64(thread))
-	}
-	d := dict{{"abi", int64(abiVersion)}, {"module", ""}, {"version", ""}}
+func describeLibrary(*invocation) (any, error) {
+	d := dict{{"module", ""}, {"version", ""}}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		d[1].value, d[2].value = info.Main.Path, info.Main.Version
+		d[0].value, d[1].value = info.Main.Path, info.Main.Version
 	}
 	return d, nil
 }
@@ -107,7 +88,7 @@ func readStats(*invocation) (any, error) {
 		{"exported_streams", s.ExportedStreams}, {"imported_streams", s.ImportedStreams},
 		{"async_streams", s.AsyncStreams}, {"async_producers", s.AsyncProducers}, {"async_tasks", s.AsyncTasks},
 		{"pinned_batches", s.PinnedBatches}, {"readers", s.Readers}, {"device_copies", s.DeviceCopies}, {"goroutines", s.Goroutines},
-		{"objects", live.Load()}, {"calls", running.Load() - 1}, // without this one
+		{"objects", live.Load()}, {"calls", running.Load()},
 	}, nil
 }
 
@@ -127,26 +108,26 @@ func liveObjects(*invocation) (any, error) {
 	return all, nil
 }
 
-// exit ends the contexts of all calls, when the Python process ends.
+// exit ends the contexts of all calls, and all objects, when the Python process ends: while the callbacks of what they hold can
+// still run.
 func exit(in *invocation) (any, error) {
 	calls.mu.Lock()
-	defer calls.mu.Unlock()
 	for _, c := range calls.byNumber {
 		c.scope.end()
+	}
+	calls.mu.Unlock()
+	for _, w := range handle.All(func(v handle.Releaser) bool { _, is := v.(*object); return is }) {
+		release(w)
 	}
 	return nil, nil
 }
 
-// checkRequested compares the schema that a consumer asks for with that of an object. Types may
-// differ: the consumer casts. An ArrowSchema that is not consumed is at the address.
+// checkRequested compares the number of fields that a consumer asks for with that of an object. Types may
+// differ: the consumer casts.
 func checkRequested(in *invocation, o *object) (any, error) {
-	address, err := argument[int64](in, 1)
+	requested, err := argument[int64](in, 1)
 	if err != nil {
 		return nil, err
-	}
-	requested := abi.At[abi.ArrowSchema](uintptr(address))
-	if requested == nil || requested.Release == 0 {
-		return nil, valueErrorf("requested_schema is NULL or was released before")
 	}
 	var has int
 	if o.kind == kindArray {
@@ -162,7 +143,7 @@ func checkRequested(in *invocation, o *object) (any, error) {
 		}
 		has = s.NumFields()
 	}
-	if n := int(requested.NChildren); n != has {
+	if n := int(requested); n != has {
 		return nil, valueErrorf("requested_schema has %s, not %d", fielderr.HowMany(n, "field"), has)
 	}
 	return nil, nil

@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -16,36 +17,70 @@ import (
 
 func init() { capi.Serve(server{}) }
 
-// call is a call of a function that runs on a goroutine of its own.
+// call is a call of a function.
 type call struct {
-	number int64
-	scope  *scope
-	done   chan struct{}
+	name    string
+	args    []any
+	sources []*source
+	scope   *scope
+	results results // the objects in the reply
+	reply   []byte
 
+	// Of a call that has a goroutine of its own.
+	number    int64
+	done      chan struct{}
 	mu        sync.Mutex // the rest
-	reply     []byte     // once done is closed
-	results   results    // the objects in the reply
 	finished  bool
 	cancelled bool
-	notify    []int // file descriptors to which the number is not yet written
+	ended     uintptr // an object of Python that is called when the call has ended
 }
 
 // server implements capi.Server.
 type server struct{}
 
-func (server) Call(data []byte, wait time.Duration) (int64, []byte) {
+func (server) Call(data []byte, caller capi.Caller, wait time.Duration) (int64, []byte) {
 	d := newRequest(data)
 	v, err := d.value()
 	name, args, err := split(v, err)
 	if err != nil {
 		d.discard()
-		return 0, failure(err)
+		return 0, refused(caller, err)
 	}
-	c := start(name, args, d.sources)
-	if !c.wait(wait) {
-		return c.register(), nil
+	f, err := find(name, args)
+	if err != nil {
+		d.discard()
+		return 0, refused(caller, err)
+	}
+	c := &call{name: name, args: args, sources: d.sources, scope: newScope()}
+	c.scope.thread = caller.Thread
+	c.results.scope = c.scope
+	switch {
+	case caller.Ended != 0:
+		c.ended = caller.Ended
+		number := c.register()
+		c.start(f)
+		return number, nil
+	case !f.waits:
+		c.perform(f)
+	case !caller.Main: // no signal interrupts this thread: only the end of the process ends the context
+		number := c.register()
+		c.perform(f)
+		lookup(number, true)
+	default:
+		c.start(f)
+		if !c.wait(wait) {
+			return c.register(), nil
+		}
 	}
 	return 0, c.take()
+}
+
+// refused is the reply to a request for no call.
+func refused(caller capi.Caller, err error) []byte {
+	if caller.Ended != 0 {
+		capi.DropPythonObject(caller.Ended)
+	}
+	return failure(err)
 }
 
 func split(v any, err error) (string, []any, error) {
@@ -60,106 +95,134 @@ func split(v any, err error) (string, []any, error) {
 	return "", nil, errors.New("request names no function")
 }
 
-// start runs a function. It is on a goroutine: the thread of the caller may stop waiting for it.
-func start(name string, args []any, sources []*source) *call {
-	c := &call{scope: newScope(), done: make(chan struct{})}
-	c.results.scope = c.scope
+// callee is a function of the library, or one that is built in.
+type callee struct {
+	run   func(*scope, *results, []any) (any, error)
+	waits bool // for something that the end of its context ends
+}
+
+func find(name string, args []any) (callee, error) {
+	if strings.HasPrefix(name, ".") {
+		f := builtins[name]
+		if f == nil {
+			return callee{}, fmt.Errorf("there is no built-in function %q: the library and the Python package are of different versions", name)
+		}
+		return callee{func(sc *scope, r *results, args []any) (any, error) { return f(&invocation{sc, r, args}) }, waits(name, args)}, nil
+	}
+	f := functions.find(name)
+	if f == nil {
+		return callee{}, fmt.Errorf("there is no function %q", name)
+	}
+	return callee{f.run, f.takesCtx}, nil
+}
+
+// start runs the function on a goroutine: the thread of the caller may stop waiting for it.
+func (c *call) start(f callee) {
+	c.done = make(chan struct{})
 	running.Add(1)
-	whole := func() {
-		var reply []byte
+	go func() {
 		defer func() { // in this order: the end of a call is seen when nothing of it is in use
 			running.Add(-1)
-			c.finish(reply)
+			c.finish()
 		}()
-		defer c.close(name, sources, &reply)
-		c.run(name, args, &reply)
-	}
-	if runsInline(name, args) {
-		whole()
-	} else {
-		go whole()
-	}
-	return c
+		c.perform(f)
+	}()
+}
+
+// perform runs the function on this goroutine.
+func (c *call) perform(f callee) {
+	defer c.close()
+	c.run(f)
 }
 
 // run makes the reply of a function, in every case.
-func (c *call) run(name string, args []any, reply *[]byte) {
+func (c *call) run(f callee) {
 	returned := false
 	defer func() {
 		if v := recover(); v != nil {
 			c.results.discard()
-			*reply = panicked(name, v)
-		} else if !returned {
-			*reply = failure(&exception{kind: "Panic", text: name + ": the function ended its goroutine with runtime.Goexit"})
+			c.reply = panicked(c.name, v)
+		} else if !returned { // which ends the process if the goroutine is that of a thread of Python
+			c.reply = failure(&exception{kind: "Panic", text: c.name + ": the function ended its goroutine with runtime.Goexit"})
 		}
 	}()
-	v, err := perform(c.scope, &c.results, name, args)
+	v, err := f.run(c.scope, &c.results, c.args)
 	returned = true
 	var e encoder
 	if err == nil {
+		e.data = make([]byte, 0, 64)
 		e.letter(wireResult)
 		err = e.value(v)
 	}
-	*reply = e.data
+	c.reply = e.data
 	if err != nil {
 		c.results.discard()
-		*reply = failure(err)
+		c.reply = failure(err)
 	}
 }
 
 // close releases the arguments. That panics if the function has released one that it borrowed.
-func (c *call) close(name string, sources []*source, reply *[]byte) {
-	for _, s := range sources {
+func (c *call) close() {
+	for _, s := range c.sources {
 		c.scope.defers(s.discard)
 	}
 	for !c.scope.closed() {
-		func() {
-			defer func() {
-				if v := recover(); v != nil {
-					c.results.discard()
-					*reply = panicked(name+": an argument was released that is borrowed", v)
-				}
-			}()
-			c.scope.close()
-		}()
+		c.closeScope()
 	}
+}
+
+func (c *call) closeScope() {
+	defer func() {
+		if v := recover(); v != nil {
+			c.results.discard()
+			c.reply = panicked(c.name+": an argument was released that is borrowed", v)
+		}
+	}()
+	c.scope.close()
 }
 
 func panicked(where string, v any) []byte {
 	return failure(&exception{kind: "Panic", text: fmt.Sprintf("%s: panic: %v\n\n%s", where, v, debug.Stack())})
 }
 
-// perform runs a function of the library, or one that is built in.
-func perform(sc *scope, r *results, name string, args []any) (any, error) {
-	if strings.HasPrefix(name, ".") {
-		return builtin(sc, r, name, args)
-	}
-	functions.mu.Lock()
-	f := functions.byName[name]
-	functions.mu.Unlock()
-	if f == nil {
-		return nil, fmt.Errorf("there is no function %q", name)
-	}
-	return f.run(sc, r, args)
-}
-
+// failure is the reply for an error: the exception of a source in Python, if it is behind the error and was not raised before.
 func failure(err error) []byte {
 	var e encoder
+	var source *sourceError
+	if errors.As(err, &source) {
+		if exception := source.take(); exception != 0 {
+			e.letter(wireException)
+			e.int64(int64(exception))
+			e.sized(err.Error())
+			return e.data
+		}
+	}
+	kind, code := kindOf(err)
 	e.letter(wireError)
-	e.sized(kindOf(err))
+	e.sized(kind)
 	e.sized(textOf(err))
+	e.data = binary.LittleEndian.AppendUint32(e.data, uint32(code))
 	return e.data
 }
 
-func (c *call) finish(reply []byte) {
+func (c *call) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reply, c.finished = reply, true
-	close(c.done) // before tell: a call whose number is read has ended
+	c.finished = true
+	close(c.done) // before Python is told, which asks for the reply then
 	if c.cancelled {
-		c.results.discard()
-	} else {
-		c.tell()
+		c.discard()
+	} else if c.ended != 0 {
+		endings.add(c.ended) // it waits for the GIL, and Cancel for the lock
+		c.ended = 0
+	}
+}
+
+// discard drops the reply, which nobody takes.
+func (c *call) discard() {
+	c.results.discard()
+	if len(c.reply) > 0 && c.reply[0] == wireException {
+		capi.DropPythonObject(uintptr(binary.LittleEndian.Uint64(c.reply[1:])))
 	}
 }
 
@@ -189,9 +252,6 @@ func (c *call) wait(limit time.Duration) bool {
 
 // take returns the reply to the waiting caller.
 func (c *call) take() []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.notify = nil
 	c.results.settled(true)
 	return c.reply
 }
@@ -217,10 +277,14 @@ func (server) Cancel(number int64) {
 	}
 	c.scope.end()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cancelled, c.notify = true, nil
+	ended := c.ended
+	c.cancelled, c.ended = true, 0
 	if c.finished {
-		c.results.discard()
+		c.discard()
+	}
+	c.mu.Unlock()
+	if ended != 0 {
+		capi.DropPythonObject(ended)
 	}
 }
 

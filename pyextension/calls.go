@@ -5,6 +5,8 @@ package pyextension
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
 // calls are those in progress that Python may still ask for.
@@ -14,7 +16,7 @@ var calls = struct {
 	byNumber map[int64]*call
 }{byNumber: map[int64]*call{}}
 
-// running counts the goroutines of calls.
+// running counts the goroutines of calls; other calls have none.
 var running atomic.Int64
 
 // register gives the call a number.
@@ -36,4 +38,36 @@ func lookup(number int64, forget bool) *call {
 		delete(calls.byNumber, number)
 	}
 	return c
+}
+
+// endings tells Python of calls that have ended. One goroutine does it, as each would keep a thread while it waits for the GIL.
+var endings ended
+
+type ended struct {
+	mu      sync.Mutex
+	objects []uintptr // to be called
+	telling bool
+}
+
+func (e *ended) add(object uintptr) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.objects = append(e.objects, object)
+	if !e.telling {
+		e.telling = true
+		go e.tell()
+	}
+}
+
+func (e *ended) tell() {
+	for {
+		e.mu.Lock()
+		objects := e.objects
+		e.objects, e.telling = nil, len(objects) > 0
+		e.mu.Unlock()
+		if len(objects) == 0 {
+			return
+		}
+		capi.CallPythonObjects(objects)
+	}
 }

@@ -25,7 +25,7 @@ func TestCancel(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return b
 	})
-	number, _ := server{}.Call(request(t, "waits", exported(t, 1)), time.Millisecond)
+	number, _ := callInMain(request(t, "waits", exported(t, 1)), time.Millisecond)
 	require.NotZero(t, number)
 	still, _ := server{}.Wait(number, time.Millisecond)
 	assert.Equal(t, number, still)
@@ -46,7 +46,7 @@ func TestCancelledNext(t *testing.T) {
 		return int64(n), nil
 	})
 	stream := ask(t, "slow", exported(t, 1, 2, 3)).value.(replied)
-	number, _ := server{}.Call(request(t, ".next", own1(stream.handle)), time.Millisecond)
+	number, _ := callInMain(request(t, ".next", own1(stream.handle)), time.Millisecond)
 	require.NotZero(t, number)
 	server{}.Cancel(number)
 	close(let)
@@ -90,7 +90,7 @@ func TestInterruptedReadAll(t *testing.T) {
 		return rows, nil
 	})
 	stream := ask(t, "slow", exported(t, 1, 2, 3, 4)).value.(replied)
-	number, _ := server{}.Call(request(t, ".read_all", own1(stream.handle)), 0)
+	number, _ := callInMain(request(t, ".read_all", own1(stream.handle)), 0)
 	require.NotZero(t, number)
 	<-third
 	server{}.Cancel(number)

@@ -5,6 +5,7 @@ package pyextension
 import (
 	"context"
 	"encoding/binary"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func register(t *testing.T, name string, f any, opts ...Option) {
 	t.Cleanup(func() {
 		functions.mu.Lock()
 		defer functions.mu.Unlock()
-		delete(functions.byName, name)
+		functions.byName.Delete(name)
 		functions.all, functions.failed = nil, nil
 	})
 	require.NoError(t, Check())
@@ -89,6 +90,7 @@ func own1(handle uint64) arrows { return arrows{formObject, []int64{int64(handle
 type reply struct {
 	value      any
 	kind, text string
+	errno      syscall.Errno
 }
 
 // object is an object of a reply.
@@ -107,7 +109,9 @@ func decodeReply(t *testing.T, data []byte) reply {
 		require.NoError(t, err)
 		text, err := d.text()
 		require.NoError(t, err)
-		return reply{kind: kind, text: text}
+		code, err := d.uint32()
+		require.NoError(t, err)
+		return reply{kind: kind, text: text, errno: syscall.Errno(code)}
 	}
 	require.EqualValues(t, wireResult, data[0])
 	if d.data[0] == wireObject {
@@ -119,10 +123,15 @@ func decodeReply(t *testing.T, data []byte) reply {
 	return reply{value: v}
 }
 
+// callInMain is a call of the thread that signals interrupt.
+func callInMain(request []byte, wait time.Duration) (int64, []byte) {
+	return server{}.Call(request, capi.Caller{Main: true}, wait)
+}
+
 // ask performs a call that ends in time.
 func ask(t *testing.T, name string, args ...any) reply {
 	t.Helper()
-	number, data := server{}.Call(request(t, name, args...), time.Minute)
+	number, data := callInMain(request(t, name, args...), time.Minute)
 	require.Zero(t, number)
 	return decodeReply(t, data)
 }

@@ -20,9 +20,9 @@ func forCuDF(in *invocation, o *object) (any, error) {
 	}
 	switch o.kind {
 	case kindBatch:
-		return in.batch(o.batch.ForCuDF(in.scope.ctx, opts...))
+		return in.batch(o.batch.ForCuDF(in.scope.context(), opts...))
 	case kindArray:
-		return in.array(o.array.ForCuDF(in.scope.ctx, opts...))
+		return in.array(o.array.ForCuDF(in.scope.context(), opts...))
 	}
 	return nil, typeErrorf("a %s is not an array", o.kind)
 }
@@ -39,13 +39,13 @@ func fromCuDF(in *invocation, o *object) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return in.batch(o.batch.FromCuDF(in.scope.ctx, schema))
+		return in.batch(o.batch.FromCuDF(in.scope.context(), schema))
 	case kindArray:
 		field, err := wanted.field()
 		if err != nil {
 			return nil, err
 		}
-		return in.array(o.array.FromCuDF(in.scope.ctx, field.Type))
+		return in.array(o.array.FromCuDF(in.scope.context(), field.Type))
 	}
 	return nil, typeErrorf("a %s is not an array", o.kind)
 }
@@ -56,7 +56,7 @@ func (s *source) field() (arrow.Field, error) {
 	case s.err != nil:
 		return arrow.Field{}, s.err
 	case s.form == formSchema:
-		return cdevice.ImportField(cdevice.SchemaFromPtr(s.schema))
+		return cdevice.ImportField(s.cSchema())
 	}
 	return arrow.Field{}, s.refuse(kindSchema)
 }

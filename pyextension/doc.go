@@ -65,20 +65,30 @@
 //
 // # Contexts, errors and threads
 //
+// A function without a context runs on the thread of its caller, as a function of C does: a call costs a microsecond or two, signal
+// handlers run when it returns, and nothing ends it before. It must not call runtime.Goexit, as FailNow of package testing does: Go
+// ends the process then.
+//
+// A function with a context can be interrupted. When Python's main thread calls it, it runs on a goroutine of its own, which costs
+// some microseconds more, while that thread runs signal handlers: an exception of one, such as KeyboardInterrupt, ends the context and
+// the wait. Python does not wait for a function that goes on after that; its results are released. So functions that wait for
+// something, or that compute for long, take a context. A call that asyncio waits for has a goroutine as well, with or without a context.
+//
 // The context of a call ends when the Python code that waits for it is interrupted (Ctrl-C, a
 // cancelled asyncio task), when a library that reads a stream of the result is interrupted in Python's
-// main thread, and when the call is over or, if the function returns a reader, when that reader has been
-// released. Python does not wait for a function that goes on after the end of its context; the results
-// of such a function are released.
+// main thread, at the exit of the process, and when the call is over or, if the function returns a reader, when that reader has been
+// released.
 //
 // An error becomes an exception with the error's text: ValueError (arrow.ErrInvalid), TypeError
 // (arrow.ErrType), NotImplementedError (arrow.ErrNotImplemented, device.ErrNotSupported),
 // IndexError, KeyError, FileNotFoundError, PermissionError, TimeoutError
-// (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic, also one in the code of a stream,
+// (context.DeadlineExceeded), OSError and its kinds with their errno (an error that wraps a syscall.Errno), arrowdevice.Error
+// otherwise. An exception that a source in Python raised while the function read it is raised as it is, if the error of the function
+// wraps that of the reader. A panic, also one in the code of a stream,
 // becomes arrowdevice.Panic, with the stack. One in the producer of a [cdevice.AsyncStream] becomes
 // arrowdevice.Error, since the stream has only its text; [cdevice.AsyncExport.Wait] returns the stack.
 //
-// Functions run on goroutines of their own, without Python's lock (GIL), and concurrently if several
+// Functions run without Python's lock (GIL), and concurrently if several
 // Python threads call. Release callbacks of Python's memory, and Python code that is the source of a
 // stream, run with the GIL. If a consumer holds the GIL while it reads a stream, the stream releases the
 // GIL while Go code runs.

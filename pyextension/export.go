@@ -18,23 +18,31 @@ func export(in *invocation, o *object) (any, error) {
 	}
 	switch form {
 	case "schema":
-		return structs{}.fill(o.exportSchema, schemaStruct)
+		return in.fill(o.exportSchema, schemaStruct)
 	case "device_array":
-		return structs{}.fill(o.exportDeviceArray, schemaStruct, deviceArrayStruct)
+		return in.fill(o.exportDeviceArray, schemaStruct, deviceArrayStruct)
 	case "array":
-		return structs{}.fill(func(s structs) error { return o.exportPlainArray(in.scope.ctx, s) }, schemaStruct, plainArrayStruct)
+		return in.fill(func(s structs) error { return o.exportPlainArray(in.scope.context(), s) }, schemaStruct, plainArrayStruct)
 	case "device_stream", "stream":
 		return in.exportStream(o, form)
 	}
 	return nil, valueErrorf("there is no form %q", form)
 }
 
+// exportedStruct is a C struct in a reply, which a capsule will own.
+type exportedStruct struct {
+	number byte
+	at     uintptr
+	free   func() // releases the struct and frees it
+}
+
 // structs are addresses of C structs.
 type structs []uintptr
 
-// fill allocates the structs and fills them. Where that fails, none is left.
-func (s structs) fill(f func(structs) error, what ...cStruct) (any, error) {
-	addresses := make([]any, len(what))
+// fill allocates the structs and fills them. Where that fails, none is left. The result is one of them, or a tuple of two.
+func (in *invocation) fill(f func(structs) error, what ...cStruct) (any, error) {
+	var s structs
+	values := make(tuple, len(what))
 	for i, w := range what {
 		p, err := capi.Allocate(w.size)
 		if err != nil {
@@ -42,13 +50,19 @@ func (s structs) fill(f func(structs) error, what ...cStruct) (any, error) {
 			return nil, err
 		}
 		s = append(s, p)
-		addresses[i] = int64(p)
+		values[i] = exportedStruct{w.number, p, func() { w.release(p); capi.Free(p) }}
 	}
 	if err := f(s); err != nil {
 		s.free()
 		return nil, err
 	}
-	return addresses, nil
+	for _, v := range values {
+		in.results.exported = append(in.results.exported, v.(exportedStruct))
+	}
+	if len(values) == 1 {
+		return values[0], nil
+	}
+	return values, nil
 }
 
 func (s structs) free() {
@@ -118,19 +132,19 @@ func (in *invocation) exportStream(o *object, form string) (any, error) {
 		return nil, err
 	}
 	if form == "device_stream" {
-		return structs{}.fill(func(s structs) error {
+		return in.fill(func(s structs) error {
 			if err := cdevice.ExportRecordReader(r, cdevice.DeviceArrayStreamFromPtr(s[0])); err != nil {
 				return err
 			}
 			return sc.unlock(s[0], deviceStreamStruct, capi.UnlockDeviceStream)
 		}, deviceStreamStruct)
 	}
-	cpu, err := r.AsCPU(sc.ctx)
+	cpu, err := r.AsCPU(sc.context())
 	if err != nil {
 		return nil, err
 	}
 	defer cpu.Release()
-	return structs{}.fill(func(s structs) error {
+	return in.fill(func(s structs) error {
 		if err := cdevice.ExportRecordReader(cpu, cdevice.ArrayStreamFromPtr(s[0])); err != nil {
 			return err
 		}
@@ -142,7 +156,7 @@ func (in *invocation) exportStream(o *object, form string) (any, error) {
 func (in *invocation) exportChunks(a *cdevice.Array, form string) (any, error) {
 	if form == "stream" {
 		var err error
-		if a, err = owned[*cdevice.Array](in.scope)(a.AsCPU(in.scope.ctx)); err != nil {
+		if a, err = owned[*cdevice.Array](in.scope)(a.AsCPU(in.scope.context())); err != nil {
 			return nil, err
 		}
 	}
@@ -157,11 +171,11 @@ func (in *invocation) exportChunks(a *cdevice.Array, form string) (any, error) {
 	}
 	defer r.Release()
 	if form == "device_stream" {
-		return structs{}.fill(func(s structs) error {
+		return in.fill(func(s structs) error {
 			return cdevice.ExportArrayReader(r, cdevice.DeviceArrayStreamFromPtr(s[0]))
 		}, deviceStreamStruct)
 	}
-	return structs{}.fill(func(s structs) error {
+	return in.fill(func(s structs) error {
 		return cdevice.ExportArrayReader(r, cdevice.ArrayStreamFromPtr(s[0]))
 	}, plainStreamStruct)
 }

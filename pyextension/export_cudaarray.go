@@ -20,7 +20,7 @@ func exportCUDAArray(in *invocation, a *cdevice.Array) (any, error) {
 		return nil, err
 	}
 	return dict{
-		{"shape", list(i.Shape)}, {"typestr", i.TypeStr}, {"data", []any{int64(i.Data.Ptr), i.Data.ReadOnly}},
+		{"shape", list(i.Shape)}, {"typestr", i.TypeStr}, {"data", tuple{int64(i.Data.Ptr), i.Data.ReadOnly}},
 		{"version", int64(i.Version)}, {"strides", optionalList(i.Strides)}, {"stream", optional(i.Stream)},
 	}, nil
 }
@@ -44,8 +44,8 @@ func (in *invocation) exportOnStream(a *cdevice.Array) (cudaarray.Interface, err
 	return cudaarray.Export(a, cudaarray.WithStream(s))
 }
 
-func list(numbers []int64) []any {
-	all := make([]any, len(numbers))
+func list(numbers []int64) tuple {
+	all := make(tuple, len(numbers))
 	for i, n := range numbers {
 		all[i] = n
 	}

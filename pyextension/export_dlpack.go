@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/interop/dlpack"
 )
 
-// exportTensor makes the struct of a __dlpack__ capsule, and returns its address. It runs on the
+// exportTensor makes the struct of a __dlpack__ capsule. It runs on the
 // thread of the consumer, whose stream is the one of the call.
 func exportTensor(in *invocation, a *cdevice.Array) (any, error) {
 	versioned, err := argument[bool](in, 1)
@@ -26,16 +26,20 @@ func exportTensor(in *invocation, a *cdevice.Array) (any, error) {
 	}
 	if versioned {
 		t, err := dlpack.Export(a, opts...)
-		if err != nil {
-			return nil, asBufferError(err)
-		}
-		return int64(uintptr(unsafe.Pointer(t))), nil
+		return in.tensor(6, unsafe.Pointer(t), t.Delete, err)
 	}
 	t, err := dlpack.ExportLegacy(a, opts...)
+	return in.tensor(5, unsafe.Pointer(t), t.Delete, err)
+}
+
+// tensor is the struct of a tensor as a result.
+func (in *invocation) tensor(number byte, at unsafe.Pointer, free func(), err error) (any, error) {
 	if err != nil {
 		return nil, asBufferError(err)
 	}
-	return int64(uintptr(unsafe.Pointer(t))), nil
+	e := exportedStruct{number, uintptr(at), free}
+	in.results.exported = append(in.results.exported, e)
+	return e, nil
 }
 
 // streamOption is the stream argument of __dlpack__. None is the legacy default stream of CUDA.
@@ -64,7 +68,7 @@ func tensorDevice(in *invocation, a *cdevice.Array) (any, error) {
 	id := a.DeviceID()
 	switch id.Type {
 	case device.CUDAHost, device.CUDAManaged, device.ROCMHost:
-		return []any{int64(id.Type), int64(0)}, nil // DLPack numbers no pinned and managed memory
+		return tuple{int64(id.Type), int64(0)}, nil // DLPack numbers no pinned and managed memory
 	}
-	return []any{int64(id.Type), max(id.Ordinal, 0)}, nil
+	return tuple{int64(id.Type), max(id.Ordinal, 0)}, nil
 }

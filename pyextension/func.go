@@ -77,14 +77,14 @@ func Func(name string, f any, opts ...Option) {
 	made, err := newFunction(name, f, opts)
 	functions.mu.Lock()
 	defer functions.mu.Unlock()
-	if err == nil && functions.byName[name] != nil {
+	if err == nil && functions.find(name) != nil {
 		err = errors.New("the name is registered twice")
 	}
 	if err != nil {
 		functions.failed = errors.Join(functions.failed, fmt.Errorf("pyextension.Func %q: %w", name, err))
 		return
 	}
-	functions.byName[name] = made
+	functions.byName.Store(name, made)
 	functions.all = append(functions.all, made)
 }
 
@@ -95,12 +95,21 @@ func Check() error {
 	return functions.failed
 }
 
-var functions = struct {
+var functions registry
+
+// registry is the functions of the library.
+type registry struct {
 	mu     sync.Mutex
 	all    []*function
-	byName map[string]*function
 	failed error
-}{byName: map[string]*function{}}
+	byName sync.Map // of all
+}
+
+func (r *registry) find(name string) *function {
+	f, _ := r.byName.Load(name)
+	found, _ := f.(*function)
+	return found
+}
 
 // function is a registered function.
 type function struct {
@@ -242,7 +251,7 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 	}
 	var in []reflect.Value
 	if f.takesCtx {
-		in = append(in, reflect.ValueOf(sc.ctx))
+		in = append(in, reflect.ValueOf(sc.context()))
 	}
 	for i, p := range f.params {
 		v, err := p.from(sc, args[i])
@@ -274,7 +283,7 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 	case 1:
 		return values[0], nil
 	}
-	return values, nil
+	return tuple(values), nil
 }
 
 // describe returns the function as Python learns of it.

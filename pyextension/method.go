@@ -13,7 +13,7 @@ import (
 )
 
 func next(in *invocation, r *reader) (any, error) {
-	b, err := r.Next(in.scope.ctx)
+	b, err := r.Next(in.scope.context())
 	if err != nil || b == nil {
 		in.results.settled(true)
 		return nil, err
@@ -25,10 +25,13 @@ func next(in *invocation, r *reader) (any, error) {
 // acquire waits until no other call reads the reader. The turn of this call ends when its reply is
 // taken or discarded: only then is it known which batch is the next.
 func (in *invocation) acquire(r *reader) error {
+	if r.scope.waitsFor(in.scope.thread) {
+		return valueErrorf("the RecordReader is waiting for the source that reads it here")
+	}
 	select {
 	case r.turn <- struct{}{}:
-	case <-in.scope.ctx.Done():
-		return context.Cause(in.scope.ctx)
+	case <-in.scope.context().Done():
+		return context.Cause(in.scope.context())
 	}
 	in.results.settle = func(bool) { <-r.turn }
 	return nil
@@ -51,7 +54,7 @@ func readWhole(in *invocation, r *reader) (any, error) {
 	in.restoreIfDiscarded(r, func() []*cdevice.RecordBatch { return read })
 	all := []any{}
 	for {
-		b, err := r.Next(in.scope.ctx)
+		b, err := r.Next(in.scope.context())
 		if err != nil {
 			return nil, err
 		}
@@ -102,16 +105,16 @@ func toHost(in *invocation, o *object) (any, error) {
 	}
 	switch o.kind {
 	case kindBatch:
-		return in.batch(o.batch.AsCPU(in.scope.ctx))
+		return in.batch(o.batch.AsCPU(in.scope.context()))
 	case kindArray:
-		return in.array(o.array.AsCPU(in.scope.ctx))
+		return in.array(o.array.AsCPU(in.scope.context()))
 	case kindReader:
 		r, err := o.reader.take("to_host()")
 		if err != nil {
 			return nil, err
 		}
 		in.scope.under(o.reader.scope)
-		return in.readerOf(r.AsCPU(in.scope.ctx))
+		return in.readerOf(r.AsCPU(in.scope.context()))
 	}
 	return nil, typeErrorf("a %s has no memory", o.kind)
 }
@@ -135,16 +138,16 @@ func toDevice(in *invocation, o *object) (any, error) {
 func (in *invocation) copyTo(o *object, dev device.Device) (any, error) {
 	switch o.kind {
 	case kindBatch:
-		return in.batch(o.batch.CopyTo(in.scope.ctx, dev))
+		return in.batch(o.batch.CopyTo(in.scope.context(), dev))
 	case kindArray:
-		return in.array(o.array.CopyTo(in.scope.ctx, dev))
+		return in.array(o.array.CopyTo(in.scope.context(), dev))
 	case kindReader:
 		r, err := o.reader.take("a copy")
 		if err != nil {
 			return nil, err
 		}
 		in.scope.under(o.reader.scope)
-		return in.readerOf(r.CopyTo(in.scope.ctx, dev))
+		return in.readerOf(r.CopyTo(in.scope.context(), dev))
 	}
 	return nil, typeErrorf("a %s has no memory", o.kind)
 }
@@ -180,9 +183,9 @@ func parseDevice(name string) (device.ID, error) {
 func synchronize(in *invocation, o *object) (any, error) {
 	switch o.kind {
 	case kindBatch:
-		return nil, o.batch.Synchronize(in.scope.ctx)
+		return nil, o.batch.Synchronize(in.scope.context())
 	case kindArray:
-		return nil, o.array.Synchronize(in.scope.ctx)
+		return nil, o.array.Synchronize(in.scope.context())
 	}
 	return nil, typeErrorf("a %s has no event", o.kind)
 }

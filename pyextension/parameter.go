@@ -58,7 +58,7 @@ func asyncResult(r *results, v reflect.Value) (any, error) {
 		return nil, nil
 	}
 	stream := v.Interface().(*cdevice.AsyncStream)
-	ctx := r.scope.ctx
+	ctx := r.scope.context()
 	if r.failed {
 		ctx = endedContext
 	}

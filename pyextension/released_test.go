@@ -100,11 +100,11 @@ func TestUnreadStreamOfABatch(t *testing.T) {
 func TestCancelAfterTheEnd(t *testing.T) {
 	nothingIsLeft(t)
 	open := make(chan struct{})
-	register(t, "f", func(b *cdevice.RecordBatch) *cdevice.RecordBatch {
+	register(t, "f", func(_ context.Context, b *cdevice.RecordBatch) *cdevice.RecordBatch {
 		<-open
 		return b
 	})
-	number, _ := server{}.Call(request(t, "f", exported(t, 1)), 0)
+	number, _ := callInMain(request(t, "f", exported(t, 1)), 0)
 	require.NotZero(t, number)
 	close(open)
 	require.True(t, lookup(number, false).wait(time.Minute))

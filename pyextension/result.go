@@ -16,11 +16,12 @@ import (
 
 // results takes the results of a function over and gives them handles.
 type results struct {
-	scope   *scope
-	objects []*object
-	settle  func(taken bool) // called once, when the reply is taken or discarded; nil is nothing
-	failed  bool             // the function returned an error beside them: they are discarded
-	depth   int              // of the values of type any around the one that is converted
+	scope    *scope
+	objects  []*object
+	exported []exportedStruct
+	settle   func(taken bool) // called once, when the reply is taken or discarded; nil is nothing
+	failed   bool             // the function returned an error beside them: they are discarded
+	depth    int              // of the values of type any around the one that is converted
 }
 
 // maxDepth is how deep lists and dicts of type any may be nested: one that contains itself has no end.
@@ -38,7 +39,10 @@ func (r *results) discard() {
 	for _, o := range r.objects {
 		release(o.handle)
 	}
-	r.objects = nil
+	for _, e := range r.exported {
+		e.free()
+	}
+	r.objects, r.exported = nil, nil
 }
 
 // settled calls settle, the first time.

@@ -4,14 +4,15 @@ package pyextension
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 )
 
 // scope is the context of a call of a function, and the list of objects to release at
 // its end. The context lives longer than the call if readers that the function returned do.
 type scope struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	thread uint64       // that waits for the call, as pthread_self has it
 	users  atomic.Int64 // the call, readers that it returned, streams of these that were exported
 	atEnd  []func()
 	// borrowed are the arguments that hold Arrow data: a result that is one of them is not owned by
@@ -19,13 +20,31 @@ type scope struct {
 	borrowed []any
 	isClosed bool
 	parents  []*scope
+	sources  []*iterable // that readers of the call depend on, beside those of parents
+
+	mu     sync.Mutex
+	ctx    context.Context // nil until it is asked for: many functions need none
+	cancel context.CancelCauseFunc
+	ended  bool
 }
 
 func newScope() *scope {
 	s := &scope{}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.users.Store(1)
 	return s
+}
+
+// context returns the context of the call.
+func (s *scope) context() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancelCause(context.Background())
+		if s.ended {
+			s.cancel(context.Canceled)
+		}
+	}
+	return s.ctx
 }
 
 // hold keeps the context until drop.
@@ -49,7 +68,24 @@ func (s *scope) drop() {
 }
 
 // end ends the context now.
-func (s *scope) end() { s.cancel(context.Canceled) }
+func (s *scope) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.cancel != nil {
+		s.cancel(context.Canceled)
+	}
+}
+
+// waitsFor reports whether a reader of this call waits for a source in Python that runs on a thread.
+func (s *scope) waitsFor(thread uint64) bool {
+	for _, source := range s.sources {
+		if source.running.Load() == thread {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.parents, func(p *scope) bool { return p.waitsFor(thread) })
+}
 
 // defers calls f at the end of the call.
 func (s *scope) defers(f func()) { s.atEnd = append(s.atEnd, f) }

@@ -120,7 +120,7 @@ func TestArgumentsAreTakenInEveryCase(t *testing.T) {
 	}
 	assert.NotEmpty(t, ask(t, "unknown", exported(t, 1)).kind)
 	short := request(t, "two", exported(t, 1), "x")
-	_, data := server{}.Call(short[:len(short)-1], time.Minute)
+	_, data := callInMain(short[:len(short)-1], time.Minute)
 	assert.NotEmpty(t, decodeReply(t, data).kind)
 }
 
@@ -157,7 +157,7 @@ func TestErrors(t *testing.T) {
 	assert.Equal(t, "Panic", got.kind)
 	assert.Contains(t, got.text, "panics: panic: boom\n")
 	assert.Contains(t, got.text, "server_test.go")
-	register(t, "exits", func() { runtime.Goexit() })
+	register(t, "exits", func(context.Context) { runtime.Goexit() })
 	assert.Contains(t, ask(t, "exits").text, "runtime.Goexit")
 }
 
@@ -281,7 +281,7 @@ func FuzzRequests(f *testing.F) {
 				data[i] = wireNone
 			}
 		}
-		if number, _ := (server{}).Call(data, time.Minute); number != 0 {
+		if number, _ := callInMain(data, time.Minute); number != 0 {
 			t.Error("it does not end")
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -22,15 +23,16 @@ import (
 type form byte
 
 const (
-	formObject       form = 1 // uint64 handle of an object of this library
-	formDeviceArray  form = 2 // uint64 address of an ArrowSchema, uint64 address of an ArrowDeviceArray
-	formArray        form = 3 // the same with an ArrowArray
-	formDeviceStream form = 4 // uint64 address of an ArrowDeviceArrayStream
-	formStream       form = 5 // uint64 address of an ArrowArrayStream
-	formTensor       form = 6 // uint64 address of a DLManagedTensorVersioned, int64 stream
-	formLegacyTensor form = 7 // uint64 address of a DLManagedTensor, int64 stream
-	formCUDAArray    form = 8 // uint64 address of the Python object, which is dropped; the dict of its __cuda_array_interface__
-	formSchema       form = 9 // uint64 address of an ArrowSchema
+	formObject       form = 1  // uint64 handle of an object of this library
+	formDeviceArray  form = 2  // uint64 address of an ArrowSchema, uint64 address of an ArrowDeviceArray
+	formArray        form = 3  // the same with an ArrowArray
+	formDeviceStream form = 4  // uint64 address of an ArrowDeviceArrayStream
+	formStream       form = 5  // uint64 address of an ArrowArrayStream
+	formTensor       form = 6  // uint64 address of a DLManagedTensorVersioned, int64 stream
+	formLegacyTensor form = 7  // uint64 address of a DLManagedTensor, int64 stream
+	formCUDAArray    form = 8  // uint64 address of the Python object, which is dropped; the dict of its __cuda_array_interface__
+	formSchema       form = 9  // uint64 address of an ArrowSchema
+	formIterable     form = 10 // uint64 address of a capi.Source, which is handed over
 
 	ofColumn form = 0x80 // added to the form of a stream for a parameter of type any: it has the chunks of a column
 )
@@ -38,15 +40,17 @@ const (
 // source is an Arrow object of a request. It owns its structs and references until it is imported or discarded,
 // which happens once.
 type source struct {
-	form   form
-	column bool  // with formDeviceStream and formStream
-	err    error // why it cannot be imported
-	object *object
-	schema uintptr // a moved ArrowSchema, or 0
-	data   uintptr // a moved struct; of a tensor, the producer's own struct
-	owner  uintptr
-	array  *cdevice.Array // of formCUDAArray
-	stream int64
+	form     form
+	column   bool  // with formDeviceStream and formStream
+	err      error // why it cannot be imported
+	object   *object
+	schema   *abi.ArrowSchema      // moved, or nil
+	data     *abi.ArrowDeviceArray // the memory of the struct of the form, moved, or nil: it is the largest one
+	tensor   uintptr               // the producer's own struct, or 0
+	stream   int64                 // of the tensor
+	owner    uintptr
+	array    *cdevice.Array // of formCUDAArray
+	iterable capi.Source    // or 0
 }
 
 // requestReader reads a request.
@@ -88,15 +92,15 @@ func (d *requestReader) source() (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.schema, s.err = move(first, schemaStruct)
-		data, failed := move(second, cStructs[s.form])
-		s.data, s.err = data, errors.Join(s.err, failed)
+		s.err = errors.Join(s.moveSchema(first), s.moveData(second))
 	case formDeviceStream, formStream:
-		s.data, s.err = move(first, cStructs[s.form])
+		s.err = s.moveData(first)
 	case formSchema:
-		s.schema, s.err = move(first, schemaStruct)
+		s.err = s.moveSchema(first)
+	case formIterable:
+		s.iterable = capi.Source(first)
 	case formTensor, formLegacyTensor:
-		s.data = first
+		s.tensor = first
 		s.stream, err = d.int64()
 	case formCUDAArray:
 		s.owner = first
@@ -112,8 +116,9 @@ func (d *requestReader) source() (*source, error) {
 	return s, err
 }
 
-// cStruct describes a C struct that can be moved.
+// cStruct describes a C struct.
 type cStruct struct {
+	number          byte // of a capsule in a reply: see capsule.c
 	name            string
 	size, releaseAt uintptr
 	release         func(uintptr)
@@ -121,23 +126,23 @@ type cStruct struct {
 
 var (
 	schemaStruct = cStruct{
-		"ArrowSchema", unsafe.Sizeof(abi.ArrowSchema{}), unsafe.Offsetof(abi.ArrowSchema{}.Release),
+		0, "ArrowSchema", unsafe.Sizeof(abi.ArrowSchema{}), unsafe.Offsetof(abi.ArrowSchema{}.Release),
 		func(at uintptr) { cdevice.ReleaseStruct(cdevice.SchemaFromPtr(at)) },
 	}
 	plainArrayStruct = cStruct{
-		"ArrowArray", unsafe.Sizeof(abi.ArrowArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release),
+		1, "ArrowArray", unsafe.Sizeof(abi.ArrowArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release),
 		func(at uintptr) { cdevice.ReleaseStruct(cdevice.ArrayFromPtr(at)) },
 	}
 	deviceArrayStruct = cStruct{
-		"ArrowDeviceArray", unsafe.Sizeof(abi.ArrowDeviceArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release),
+		2, "ArrowDeviceArray", unsafe.Sizeof(abi.ArrowDeviceArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release),
 		func(at uintptr) { cdevice.ReleaseStruct(cdevice.DeviceArrayFromPtr(at)) },
 	}
 	plainStreamStruct = cStruct{
-		"ArrowArrayStream", unsafe.Sizeof(abi.ArrowArrayStream{}), unsafe.Offsetof(abi.ArrowArrayStream{}.Release),
+		3, "ArrowArrayStream", unsafe.Sizeof(abi.ArrowArrayStream{}), unsafe.Offsetof(abi.ArrowArrayStream{}.Release),
 		func(at uintptr) { cdevice.ReleaseStruct(cdevice.ArrayStreamFromPtr(at)) },
 	}
 	deviceStreamStruct = cStruct{
-		"ArrowDeviceArrayStream", unsafe.Sizeof(abi.ArrowDeviceArrayStream{}), unsafe.Offsetof(abi.ArrowDeviceArrayStream{}.Release),
+		4, "ArrowDeviceArrayStream", unsafe.Sizeof(abi.ArrowDeviceArrayStream{}), unsafe.Offsetof(abi.ArrowDeviceArrayStream{}.Release),
 		func(at uintptr) { cdevice.ReleaseStruct(cdevice.DeviceArrayStreamFromPtr(at)) },
 	}
 )
@@ -147,34 +152,58 @@ var cStructs = map[form]cStruct{
 	formDeviceArray: deviceArrayStruct, formArray: plainArrayStruct, formDeviceStream: deviceStreamStruct, formStream: plainStreamStruct,
 }
 
-// discard releases the contents of a struct that was moved, and frees it.
-func (c cStruct) discard(at uintptr) {
-	c.release(at)
-	capi.Free(at)
+// move moves the contents of a struct.
+func (c cStruct) move(from uintptr, to unsafe.Pointer) error {
+	if from == 0 {
+		return valueErrorf("the %s is NULL", c.name)
+	}
+	release := abi.At[uintptr](from + c.releaseAt)
+	if *release == 0 {
+		return valueErrorf("the %s was consumed or released before", c.name)
+	}
+	copy(unsafe.Slice((*byte)(to), c.size), abi.Slice[byte](from, int(c.size)))
+	*release = 0
+	return nil
 }
 
-func move(from uintptr, what cStruct) (uintptr, error) {
-	if from == 0 {
-		return 0, valueErrorf("the %s is NULL", what.name)
+func (s *source) moveSchema(from uintptr) error {
+	moved := new(abi.ArrowSchema)
+	err := schemaStruct.move(from, unsafe.Pointer(moved))
+	if err == nil {
+		s.schema = moved
 	}
-	to, err := capi.Move(from, what.size, what.releaseAt)
-	if errors.Is(err, capi.ErrConsumed) {
-		return 0, valueErrorf("the %s was consumed or released before", what.name)
-	}
-	return to, err
+	return err
 }
+
+func (s *source) moveData(from uintptr) error {
+	moved := new(abi.ArrowDeviceArray)
+	err := cStructs[s.form].move(from, unsafe.Pointer(moved))
+	if err == nil {
+		s.data = moved
+	}
+	return err
+}
+
+// The structs of the forms, as package cdevice has them. Imports leave them released.
+
+func (s *source) cSchema() *cdata.CArrowSchema {
+	return cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(s.schema)))
+}
+
+func (s *source) at() uintptr { return uintptr(unsafe.Pointer(s.data)) }
 
 // discard releases the object, unless it was imported.
 func (s *source) discard() {
 	if s.object != nil {
 		s.object.drop()
 	}
-	if s.schema != 0 {
-		schemaStruct.discard(s.schema)
+	if s.schema != nil {
+		schemaStruct.release(uintptr(unsafe.Pointer(s.schema)))
 	}
-	if c, is := cStructs[s.form]; is && s.data != 0 {
-		c.discard(s.data)
-	} else if s.data != 0 {
+	if s.data != nil {
+		cStructs[s.form].release(s.at())
+	}
+	if s.tensor != 0 {
 		s.discardTensor()
 	}
 	if s.owner != 0 {
@@ -182,6 +211,9 @@ func (s *source) discard() {
 	}
 	if s.array != nil {
 		s.array.Release()
+	}
+	if s.iterable != 0 {
+		s.iterable.Release()
 	}
 	*s = source{form: s.form, err: errors.New("the object was used before")}
 }
@@ -196,9 +228,13 @@ func (s *source) importReader(sc *scope) (*cdevice.RecordReader, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formDeviceStream:
-		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
 	case s.form == formStream:
-		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
+	case s.form == formIterable:
+		source := s.iterable
+		s.iterable = 0
+		return owned[*cdevice.RecordReader](sc)(newIterable(source, sc))
 	case s.form == formObject && s.object.kind == kindReader:
 		sc.under(s.object.reader.scope)
 		return s.object.reader.take("a call of this library")
@@ -238,9 +274,9 @@ func (s *source) importBatch(sc *scope) (*cdevice.RecordBatch, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formDeviceArray:
-		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
 	case s.form == formArray:
-		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
 	case s.form == formObject && s.object.kind == kindBatch:
 		return s.object.batch, nil
 	case s.form == formDeviceStream, s.form == formStream, s.form == formObject && s.object.kind == kindReader:
@@ -248,7 +284,7 @@ func (s *source) importBatch(sc *scope) (*cdevice.RecordBatch, error) {
 		if err != nil {
 			return nil, err
 		}
-		return owned[*cdevice.RecordBatch](sc)(collect(sc.ctx, r))
+		return owned[*cdevice.RecordBatch](sc)(collect(sc.context(), r))
 	}
 	return nil, s.refuse(kindBatch)
 }
@@ -258,25 +294,25 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formDeviceArray:
-		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
 	case s.form == formArray:
-		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.ArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
 	case s.form == formObject && s.object.kind == kindArray:
 		return s.object.array, nil
 	case s.form == formDeviceStream:
-		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.DeviceArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.DeviceArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
 		if err != nil {
 			return nil, err
 		}
-		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
+		return owned[*cdevice.Array](sc)(collectArrays(sc.context(), r))
 	case s.form == formStream:
-		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.ArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
 		if err != nil {
 			return nil, err
 		}
-		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
+		return owned[*cdevice.Array](sc)(collectArrays(sc.context(), r))
 	case s.form == formTensor, s.form == formLegacyTensor:
-		return owned[*cdevice.Array](sc)(s.tensor())
+		return owned[*cdevice.Array](sc)(s.importTensor())
 	case s.form == formCUDAArray:
 		return s.array, nil
 	}
@@ -288,7 +324,7 @@ func (s *source) aSchema() (*arrow.Schema, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formSchema:
-		return cdevice.ImportSchema(cdevice.SchemaFromPtr(s.schema))
+		return cdevice.ImportSchema(s.cSchema())
 	case s.form == formObject:
 		return s.object.schemaOf()
 	}
@@ -308,7 +344,7 @@ func (s *source) anything(sc *scope) (any, error) {
 	case formTensor, formLegacyTensor, formCUDAArray:
 		return s.anArray(sc)
 	case formDeviceArray, formArray:
-		if s.err == nil && abi.String(abi.At[abi.ArrowSchema](s.schema).Format) == "+s" {
+		if s.err == nil && abi.String(s.schema.Format) == "+s" {
 			return s.recordBatch(sc)
 		}
 		return s.anArray(sc)
@@ -343,7 +379,7 @@ func (s *source) hostReader(sc *scope) (array.RecordReader, error) {
 	if !r.DeviceType().CPUAccessible() {
 		return nil, errNotCPU
 	}
-	rdr := r.HostReader(sc.ctx, nil)
+	rdr := r.HostReader(sc.context(), nil)
 	sc.defers(rdr.Release)
 	return rdr, nil
 }
@@ -356,7 +392,7 @@ func (s *source) hostBatch(sc *scope) (arrow.RecordBatch, error) {
 	if !b.DeviceID().Type.CPUAccessible() {
 		return nil, errNotCPU
 	}
-	return owned[arrow.RecordBatch](sc)(b.HostView(sc.ctx))
+	return owned[arrow.RecordBatch](sc)(b.HostView(sc.context()))
 }
 
 func (s *source) hostArray(sc *scope) (arrow.Array, error) {
@@ -367,7 +403,7 @@ func (s *source) hostArray(sc *scope) (arrow.Array, error) {
 	if !a.DeviceID().Type.CPUAccessible() {
 		return nil, errNotCPU
 	}
-	return owned[arrow.Array](sc)(a.HostView(sc.ctx))
+	return owned[arrow.Array](sc)(a.HostView(sc.context()))
 }
 
 func (s *source) table(sc *scope) (arrow.Table, error) {

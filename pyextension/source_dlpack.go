@@ -9,9 +9,9 @@ import (
 )
 
 // tensor imports a DLPack tensor, whose ownership goes to the import.
-func (s *source) tensor() (*cdevice.Array, error) {
-	address := s.data
-	s.data = 0
+func (s *source) importTensor() (*cdevice.Array, error) {
+	address := s.tensor
+	s.tensor = 0
 	if s.form == formLegacyTensor {
 		t := dlpack.ManagedTensorFromPtr(address)
 		opts, err := tensorOptions(t.Tensor.Device, s.stream)
@@ -55,8 +55,8 @@ func tensorOptions(d dlpack.Device, stream int64) ([]dlpack.ImportOption, error)
 // discardTensor calls the deleter of a tensor that was not imported.
 func (s *source) discardTensor() {
 	if s.form == formLegacyTensor {
-		dlpack.ManagedTensorFromPtr(s.data).Delete()
+		dlpack.ManagedTensorFromPtr(s.tensor).Delete()
 	} else {
-		dlpack.ManagedTensorVersionedFromPtr(s.data).Delete()
+		dlpack.ManagedTensorVersionedFromPtr(s.tensor).Delete()
 	}
 }

@@ -36,19 +36,19 @@ func together(rounds int, all ...func(i int)) {
 // Calls are begun, awaited and cancelled on any thread, while functions are registered and described.
 func TestCallsOfManyThreads(t *testing.T) {
 	nothingIsLeft(t)
-	register(t, "echo", func(n int64) int64 { return n })
+	register(t, "echo", func(_ context.Context, n int64) int64 { return n })
 	t.Cleanup(func() {
 		functions.mu.Lock()
 		defer functions.mu.Unlock()
-		for name := range functions.byName {
-			if strings.HasPrefix(name, "another") {
-				delete(functions.byName, name)
+		for name := range functions.byName.Range {
+			if strings.HasPrefix(name.(string), "another") {
+				functions.byName.Delete(name)
 			}
 		}
 	})
 	echo, describe, exit := request(t, "echo", int64(7)), request(t, ".functions"), request(t, ".exit")
 	ends := func(req []byte) reply {
-		number, data := server{}.Call(req, 0)
+		number, data := callInMain(req, 0)
 		if number != 0 {
 			_, data = server{}.Wait(number, -1)
 		}
@@ -56,7 +56,7 @@ func TestCallsOfManyThreads(t *testing.T) {
 	}
 	await := func(int) { assert.EqualValues(t, 7, ends(echo).value) }
 	cancel := func(int) {
-		if number, _ := (server{}).Call(echo, 0); number != 0 {
+		if number, _ := callInMain(echo, 0); number != 0 {
 			server{}.Cancel(number)
 		}
 	}

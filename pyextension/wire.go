@@ -9,7 +9,7 @@ import (
 )
 
 // A request and a reply are values in a format of their own: a letter, then the content that the letter implies,
-// numbers in little endian. python/arrowdevice/_values.py is the other side.
+// numbers in little endian. internal/capi/request.c and reply.c are the other side.
 const (
 	wireNone   = 'N'
 	wireTrue   = 'T'
@@ -22,9 +22,13 @@ const (
 	wireList   = 'L' // uint32 count, values
 	wireDict   = 'M' // uint32 count, as often: uint32 size, UTF-8, a value
 	wireArrow  = 'A' // requests: a form, and its content (see source)
+	wireTuple  = 'P' // replies: as a list
+	wireStruct = 'C' // replies: the number of a C struct in capsule.c, uint64 address, which are a capsule's
 	wireObject = 'O' // replies: kind, uint64 handle, int32 device type, int64 device ID, int64 rows
 	wireResult = 'R' // a reply with a value
-	wireError  = 'E' // a reply with an error: uint32 size, kind, uint32 size, text
+	wireError  = 'E' // a reply with an error: uint32 size, kind, uint32 size, text, int32 errno or 0
+
+	wireException = 'X' // a reply with an exception: uint64 address of it, uint32 size, text of a note
 )
 
 // dict is a Python dict with keys that are strings, in its order.
@@ -44,6 +48,9 @@ func (d dict) get(key string) any {
 	}
 	return nil
 }
+
+// tuple is a list that is a tuple in Python.
+type tuple []any
 
 // decoder reads values.
 type decoder struct {
@@ -75,7 +82,7 @@ func (d *decoder) value() (any, error) {
 	case wireBytes:
 		b, err := d.sized()
 		return append([]byte{}, b...), err
-	case wireList:
+	case wireList, wireTuple:
 		return d.list()
 	case wireDict:
 		return d.dict()
@@ -195,7 +202,7 @@ func tooLong(n int) error {
 	return nil
 }
 
-// value writes the values that decoder.value reads, and *object.
+// value writes the values that decoder.value reads, tuple, *object and exportedStruct.
 func (e *encoder) value(v any) error {
 	switch v := v.(type) {
 	case nil:
@@ -224,13 +231,9 @@ func (e *encoder) value(v any) error {
 		e.sized(string(v))
 		return tooLong(len(v))
 	case []any:
-		e.count(wireList, len(v))
-		for _, element := range v {
-			if err := e.value(element); err != nil {
-				return err
-			}
-		}
-		return tooLong(len(v))
+		return e.list(wireList, v)
+	case tuple:
+		return e.list(wireTuple, v)
 	case dict:
 		e.count(wireDict, len(v))
 		for _, it := range v {
@@ -241,10 +244,24 @@ func (e *encoder) value(v any) error {
 		}
 	case *object:
 		e.object(v)
+	case exportedStruct:
+		e.letter(wireStruct)
+		e.letter(v.number)
+		e.int64(int64(v.at))
 	default:
 		return fmt.Errorf("a reply cannot hold %T", v)
 	}
 	return nil
+}
+
+func (e *encoder) list(letter byte, values []any) error {
+	e.count(letter, len(values))
+	for _, value := range values {
+		if err := e.value(value); err != nil {
+			return err
+		}
+	}
+	return tooLong(len(values))
 }
 
 func (e *encoder) object(o *object) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -46,6 +47,9 @@ func init() {
 	pyextension.Func("count", count)
 	pyextension.Func("read_two", func(ctx context.Context, r *cdevice.RecordReader, _ any) (int64, error) { return count(ctx, r) },
 		pyextension.WithParams("stream", "values"))
+	pyextension.Func("echo_two", func(r *cdevice.RecordReader, b *cdevice.RecordBatch) (*cdevice.RecordReader, *cdevice.RecordBatch) {
+		return r, b
+	})
 	pyextension.Func("host_rows", func(b arrow.RecordBatch) int64 { return b.NumRows() })
 	pyextension.Func("fail", fail, pyextension.WithParams("kind"))
 	pyextension.Func("failed_reader", failedReader, pyextension.WithParams("kind"))
@@ -101,6 +105,7 @@ var kinds = map[string]error{
 	"forbidden":   fmt.Errorf("%w: forbidden", fs.ErrPermission),
 	"late":        fmt.Errorf("late: %w", context.DeadlineExceeded),
 	"cancelled":   fmt.Errorf("cancelled: %w", context.Canceled),
+	"refused":     fmt.Errorf("dial: %w", syscall.ECONNREFUSED),
 	"other":       errors.New("something else, größer"),
 }
 

@@ -9,22 +9,73 @@ import sys
 PACKAGE = os.path.normpath(os.path.join(os.path.abspath(__file__), "../../../python"))
 sys.path.insert(0, PACKAGE)
 
-from arrowdevice._structs import (  # noqa: E402, F401
-    CPU,
-    CUDA,
-    CUDA_HOST,
-    CUDA_MANAGED,
-    EXT_DEV,
-    GET,
-    GET_LAST_ERROR,
-    RELEASE,
-    ArrowArray,
-    ArrowArrayStream,
-    ArrowDeviceArray,
-    ArrowDeviceArrayStream,
-    ArrowSchema,
-    release,
-)
+from arrowdevice._devices import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, EXT_DEV  # noqa: E402, F401
+
+
+class ArrowSchema(ctypes.Structure):
+    pass
+
+
+ArrowSchema._fields_ = [
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_void_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowSchema))),
+    ("dictionary", ctypes.POINTER(ArrowSchema)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class ArrowArray(ctypes.Structure):
+    pass
+
+
+ArrowArray._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))),
+    ("dictionary", ctypes.POINTER(ArrowArray)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class ArrowDeviceArray(ctypes.Structure):
+    _fields_ = [
+        ("array", ArrowArray),
+        ("device_id", ctypes.c_int64),
+        ("device_type", ctypes.c_int32),
+        ("sync_event", ctypes.c_void_p),
+        ("reserved", ctypes.c_int64 * 3),
+    ]
+
+
+class ArrowArrayStream(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
+
+
+class ArrowDeviceArrayStream(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int32), *ArrowArrayStream._fields_]
+
+
+# The callbacks of streams. Structs are addresses.
+GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def release(struct):
+    """Calls the release callback of a struct, unless it was released or moved."""
+    owner = struct.array if isinstance(struct, ArrowDeviceArray) else struct
+    if owner.release:
+        RELEASE(owner.release)(ctypes.addressof(owner))
 
 
 class ArrowAsyncTask(ctypes.Structure):
@@ -198,7 +249,17 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.py_object, ctypes.c_cha
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
+_get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 _names = {}  # a capsule keeps the address of its name
+
+
+def capsule_name(capsule):
+    return _get_name(capsule).decode()
+
+
+def rename_capsule(capsule, name):
+    _set_name(capsule, _names.setdefault(name, name.encode()))
 
 
 def capsule_pointer(capsule, name):

@@ -20,7 +20,7 @@ lib = ctypes.CDLL(PATH)  # for the few functions that are C
 lib.golib_drop.argtypes, lib.golib_drop.restype = [ctypes.c_uint64], None
 
 # The exceptions that errors of Go become.
-GoError = (arrowdevice.Error, ValueError, TypeError, NotImplementedError, TimeoutError, BufferError)
+GoError = (arrowdevice.Error, ValueError, TypeError, NotImplementedError, OSError, BufferError)
 
 # pytest puts a file that is lost with the process in the place of standard error, which
 # is where Go writes the traceback of a crash. This descriptor, for this process alone, gets it too.

@@ -103,8 +103,11 @@ func (s *shard) add(v Releaser, n uint32) Word {
 	at := &s.slots[i-1]
 	at.value = v
 	s.live++
-	return mark | Word(at.gen)<<32 | Word((i-1)*shards+n+1)
+	return word(at.gen, i-1, n)
 }
+
+// word is that of a slot: its generation, its position in its shard, and the number of the shard.
+func word(gen, position, n uint32) Word { return mark | Word(gen)<<32 | Word(position*shards+n+1) }
 
 // grow adds a slot and returns its position+1, or 0 if the shard is full. The shard is locked.
 func (s *shard) grow() uint32 {
@@ -173,4 +176,20 @@ func Live() (n int) {
 		s.Unlock()
 	}
 	return n
+}
+
+// All returns the words whose values a function accepts. Others may end them meanwhile.
+func All(accepts func(Releaser) bool) []Word {
+	var all []Word
+	for n := range table {
+		s := &table[n]
+		s.Lock()
+		for i := range s.slots {
+			if at := &s.slots[i]; at.value != nil && accepts(at.value) {
+				all = append(all, word(at.gen, uint32(i), uint32(n)))
+			}
+		}
+		s.Unlock()
+	}
+	return all
 }

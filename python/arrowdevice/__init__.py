@@ -49,13 +49,13 @@ class Extension(types.ModuleType):
     def __init__(self, library):
         super().__init__(_module_name(library.path))
         self.__file__ = library.path
-        self.__version__ = library.version
+        self.__version__ = library.facts["version"]
         self.__package__ = ""
         described = library.ask(".functions")
         functions = [_functions.define(library, d, self.__name__) for d in described]
         self.__dict__.update({f.__name__: f for f in functions})
         self.__all__ = [f.__name__ for f in functions]
-        self.__doc__ = f"Functions of the Go package {library.module or library.path}."
+        self.__doc__ = f"Functions of the Go package {library.facts['module'] or library.path}."
         self._library = library
 
     def __dir__(self):
@@ -84,7 +84,7 @@ def load(path: str | os.PathLike) -> Extension:
     """Loads a shared library that was built with "go build -buildmode=c-shared". The same path gives the
     same object. ImportError has the reason if that fails. In a process that was forked after the first
     load it raises RuntimeError."""
-    library = _library.load(path, _objects.wrap)
+    library = _library.load(path, _objects.Object, _objects.wrap)
     extension = _extensions.get(library)
     if extension is None:
         extension = _extensions.setdefault(library, Extension(library))

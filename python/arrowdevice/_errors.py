@@ -21,7 +21,8 @@ class Cancelled(Error):
     """A function of the library ended because its context did."""
 
 
-_KINDS = {
+# By the names that Go gives them.
+KINDS = {
     kind.__name__: kind
     for kind in (
         TypeError,
@@ -31,6 +32,7 @@ _KINDS = {
         IndexError,
         KeyError,
         RuntimeError,
+        OSError,
         FileNotFoundError,
         PermissionError,
         TimeoutError,
@@ -42,35 +44,6 @@ _KINDS = {
         Cancelled,
     )
 }
-
-
-class Refusal(Exception):
-    """An argument that cannot be converted; becomes an exception of kind, which names the argument."""
-
-    def __init__(self, kind, text, path=""):
-        super().__init__(text)
-        self.kind, self.text, self.path = kind, text, path
-
-    def inside(self, path):
-        """The same refusal, of an element of a list or dict."""
-        return Refusal(self.kind, self.text, path + self.path)
-
-    def error(self, function, argument):
-        return self.kind(f"{function}: argument {argument}{self.path}: {self.text}")
-
-
-def of_reply(kind, text):
-    """The exception for an error of a reply."""
-    return _KINDS.get(kind, Error)(text)
-
-
-def describe(error):
-    """The type and the text of an exception, also of one whose text cannot be made."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be made)"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def annotate(error, note):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from . import _asyncio, _capsules, _sources
-from ._library import Call, built_in, encode_handle
-from ._errors import Refusal
-from ._structs import CPU, CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
-from ._values import encode_address, form_head
-
-_CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
+from ._devices import CPU, CPU_ACCESSIBLE, CUDA_ACCESSIBLE, device_name
 
 
 def _refuse_unknown(keywords):
@@ -21,33 +15,27 @@ def _refuse_unknown(keywords):
 
 
 class _SchemaArgument:
-    """A schema, field or type of any library as an argument of a method."""
+    """A schema, field or type of any library as an argument of a method: that alone of the object's protocols is used."""
 
-    __slots__ = ("_schema", "_capsule")
+    __slots__ = ("__arrow_c_schema__",)
 
     def __init__(self, schema):
-        self._schema = schema
-
-    def encoded(self):
-        if not hasattr(self._schema, "__arrow_c_schema__") or isinstance(self._schema, type):
-            raise Refusal(TypeError, f"a schema is wanted, which has __arrow_c_schema__, not {type(self._schema).__name__}")
-        self._capsule = self._schema.__arrow_c_schema__()
-        address = _capsules.pointer(self._capsule, "arrow_schema", "__arrow_c_schema__")
-        return form_head(9) + encode_address(address)
+        if not hasattr(schema, "__arrow_c_schema__") or isinstance(schema, type):
+            raise TypeError(f"a schema is wanted, which has __arrow_c_schema__, not {type(schema).__name__}")
+        self.__arrow_c_schema__ = schema.__arrow_c_schema__
 
 
 class Object:
     """An object of a library. It ends with close(), at the end of a with statement, or when it is
     garbage."""
 
-    __slots__ = ("_library", "_handle", "_owner", "_device", "_rows", "_origins", "__weakref__")
+    # The owner is a capsule, which ends the object in Go when it is destroyed: it is C, since Python code can be interrupted by a
+    # signal handler. C finds it by its name.
+    __slots__ = ("_library", "_owner", "_device", "_rows", "__weakref__")
 
-    def __init__(self, library, reference, origins):
-        # The owner drops the handle when it ends: it is C, since Python code can be interrupted by a signal handler.
-        self._handle, self._owner = reference.handle, library.functions.own(reference.handle)
-        self._library, self._origins = library, origins
-        self._device, self._rows = (reference.device_type, reference.device_id), reference.rows
-        library.adopt(self)
+    def __init__(self, library, owner, device_type, device_id, rows):
+        self._library, self._owner = library, owner
+        self._device, self._rows = (device_type, device_id), rows
 
     def close(self):
         """Ends the object. Memory that was handed on stays valid, except by __cuda_array_interface__: its consumers
@@ -73,25 +61,8 @@ class Object:
         """Where the memory is, such as "cpu" or "cuda:0"; of a reader without the number."""
         return device_name(*self._device)
 
-    # What _arguments needs.
-
-    def encoded(self):
-        """The object in a request."""
-        if self.closed:
-            raise ValueError(f"the {type(self).__name__} is closed")
-        return encode_handle(self._handle)
-
-    @property
-    def library(self):
-        return self._library
-
-    @property
-    def origins(self):
-        """The failures of the sources in Python behind the object."""
-        return self._origins
-
     def _ask(self, name, *arguments):
-        return self._library.ask(name, self, *arguments, origins=self._origins)
+        return self._library.ask(name, self, *arguments)
 
     # Exports.
 
@@ -99,17 +70,11 @@ class Object:
         """The schema that a consumer requests is checked; the consumer casts. Other arguments are refused."""
         _refuse_unknown(others)
         if schema is not None:
-            if not _capsules.has_name(schema, "arrow_schema"):
-                raise TypeError("requested_schema is no capsule with the name 'arrow_schema'")
-            self._ask(".requested", _capsules.pointer(schema, "arrow_schema", "requested_schema"))
-
-    def _export(self, form, *names):
-        """New capsules of the object."""
-        return self._library.export(names, ".export", self, form, origins=self._origins)
+            self._ask(".requested", self._library.module.count_fields(schema))
 
     def __arrow_c_schema__(self):
         """A capsule "arrow_schema"."""
-        return self._export("schema", "arrow_schema")[0]
+        return self._ask(".export", "schema")
 
     def _refuse_device(self):
         if self._device[0] not in CPU_ACCESSIBLE:
@@ -166,7 +131,7 @@ class _DeviceArrays(_Copies):
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Capsules "arrow_schema" and "arrow_device_array"."""
         self._check_requested(requested_schema, kwargs)
-        return self._export("device_array", "arrow_schema", "arrow_device_array")
+        return self._ask(".export", "device_array")
 
 
 class _HostArrays:
@@ -178,7 +143,7 @@ class _HostArrays:
     def __arrow_c_array__(self, requested_schema=None, **kwargs):
         """Capsules "arrow_schema" and "arrow_array"."""
         self._check_requested(requested_schema, kwargs)
-        return self._export("array", "arrow_schema", "arrow_array")
+        return self._ask(".export", "array")
 
 
 class _HostStreams:
@@ -187,7 +152,7 @@ class _HostStreams:
     def __arrow_c_stream__(self, requested_schema=None, **kwargs):
         """A capsule "arrow_array_stream"."""
         self._check_requested(requested_schema, kwargs)
-        return self._export("stream", "arrow_array_stream")[0]
+        return self._ask(".export", "stream")
 
 
 class _Named(Object):
@@ -239,15 +204,21 @@ class _SchemaOf(Schema):
     __slots__ = ("_thing",)
 
     def __init__(self, thing):
-        self._thing, self._owner, self._library, self._origins = thing, None, thing.library, ()
-        self._device, self._rows = (1, -1), -1
-
-    def encoded(self):
-        return self._thing.encoded()
+        self._thing, self._library = thing, thing._library
+        self._device, self._rows = (CPU, -1), -1
 
     @property
-    def closed(self):
-        return self._thing.closed
+    def _owner(self):
+        return self._thing._owner
+
+    def _ask(self, name, *arguments):
+        return self._thing._ask(name, *arguments)
+
+    def close(self):
+        """The schema ends with the object."""
+
+
+_SchemaOf.__name__ = "Schema"
 
 
 class RecordBatch(_WithSchema, _DeviceArrays):
@@ -333,7 +304,7 @@ class Array(_DeviceArrays):
 
     def __dlpack_device__(self):
         """The type and the number of the device."""
-        return tuple(self._ask(".dlpack_device"))
+        return self._ask(".dlpack_device")
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None, **kwargs):
         """A capsule "dltensor_versioned", or "dltensor" for a consumer of before DLPack 1.0."""
@@ -352,21 +323,14 @@ class Array(_DeviceArrays):
     def _tensor(self, versioned, stream, is_copied):
         if stream is None and self._device[0] != CPU and self._device[0] in CPU_ACCESSIBLE:
             self.synchronize()  # NumPy reads it on the host, without a stream
-        name = "dltensor_versioned" if versioned else "dltensor"
-        return self._library.export([name], ".dlpack", self, versioned, stream, is_copied, origins=self._origins)[0]
+        return self._ask(".dlpack", versioned, stream, is_copied)
 
     @property
     def __cuda_array_interface__(self):
         """The dict of the CUDA Array Interface, version 3."""
-        if self._device[0] not in _CUDA_ACCESSIBLE:
+        if self._device[0] not in CUDA_ACCESSIBLE:
             raise AttributeError(f"the memory is on {self.device}, which CUDA cannot access")
-        interface = self._ask(".cuda_array", None)
-        for name in ("shape", "strides", "data"):
-            if isinstance(interface.get(name), list):
-                interface[name] = tuple(interface[name])
-        if "descr" in interface:
-            interface["descr"] = [tuple(entry) for entry in interface["descr"]]
-        return interface
+        return self._ask(".cuda_array", None)
 
     def __repr__(self):
         return "<arrowdevice.Array: closed>" if self.closed else f"<arrowdevice.Array: {self._rows} {self.type} on {self.device}>"
@@ -390,7 +354,6 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     def __next__(self) -> RecordBatch:
-        _sources.refuse_own(self._origins)
         batch = self._ask(".next")
         if batch is None:
             raise StopIteration
@@ -400,20 +363,13 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     async def __anext__(self) -> RecordBatch:
-        _sources.refuse_own(self._origins)
-        call = Call(self._library, self._origins)
-        try:
-            batch = self._library.value(await _asyncio.run(call, built_in(".next", (self,))), self._origins)
-        except BaseException:
-            call.abandon()
-            raise
+        batch = await self._library.wait(self._library.module.begin_ask, ".next", self)
         if batch is None:
             raise StopAsyncIteration
         return batch
 
     def read_all(self) -> list[RecordBatch]:
         """All batches that are left."""
-        _sources.refuse_own(self._origins)
         return self._ask(".read_all")
 
     def for_cudf(self, *, lose_time_zones: bool = False):
@@ -425,7 +381,7 @@ class RecordReader(_WithSchema, _Copies):
     def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
         """A capsule "arrow_device_array_stream"."""
         self._check_requested(requested_schema, kwargs)
-        return self._export("device_stream", "arrow_device_array_stream")[0]
+        return self._ask(".export", "device_stream")
 
     def to_pyarrow(self):
         """A pyarrow.Table of the batches that are left, in memory that the CPU must be able to access."""
@@ -458,7 +414,10 @@ _HOST = {
 _DEVICE = {"b": RecordBatch, "r": RecordReader, "a": Array, "s": Schema}
 
 
-def wrap(library, reference, origins):
-    """The object of a reference in a reply, which it owns."""
-    classes = _HOST if reference.device_type in CPU_ACCESSIBLE else _DEVICE
-    return classes[reference.kind](library, reference, origins)
+def wrap(library):
+    """What makes the objects of a library."""
+
+    def make(kind, owner, device_type, device_id, rows):
+        return (_HOST if device_type in CPU_ACCESSIBLE else _DEVICE)[kind](library, owner, device_type, device_id, rows)
+
+    return make

@@ -6,7 +6,6 @@ import abi
 import capsules
 import driver
 import work
-from arrowdevice import _capsules
 
 _FORMATS = {
     "int8": b"c", "uint8": b"C", "int16": b"s", "uint16": b"S", "int32": b"i", "uint32": b"I", "int64": b"l", "uint64": b"L",
@@ -27,7 +26,7 @@ def _schema(name):
     struct.release = ctypes.cast(_release_schema, ctypes.c_void_p).value
     at = ctypes.addressof(struct)
     _schemas[at] = struct  # for the life of the process: they are few
-    return _capsules._new(at, _capsules._NAMES["arrow_schema"], None)
+    return abi.new_capsule(at, "arrow_schema", None)
 
 
 class Event:
@@ -59,7 +58,7 @@ class Held:
 
     def __init__(self, source):
         self._capsules = source.__arrow_c_device_array__()
-        self._struct = abi.ArrowDeviceArray.from_address(_capsules.pointer(self._capsules[1], "arrow_device_array", ""))
+        self._struct = abi.ArrowDeviceArray.from_address(abi.capsule_pointer(self._capsules[1], "arrow_device_array"))
         array = self._struct.array
         self.length, self.offset = array.length, array.offset
         self.device = self._struct.device_type, self._struct.device_id

@@ -76,5 +76,4 @@ def alive():
     ext.gc()
     settle()
     counters = {**ext._library.ask(".stats"), **ext.read_gpu_stats(0)}
-    counters["handles"] = len([r for r in ext._library.objects if not r().closed])
     return {name: count for name, count in counters.items() if count}

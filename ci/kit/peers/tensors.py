@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from arrowdevice import _capsules
+import abi
 
 CUDA = 2
 READ_ONLY = 1
@@ -74,18 +74,17 @@ def export(address, shape, strides, dtype, owner, versioned):
     at = ctypes.addressof(managed)
     _made[at] = managed, numbers, owner
     # Every capsule of these checks is taken: it needs no destructor.
-    name = _capsules._NAMES["dltensor_versioned" if versioned else "dltensor"]
-    return _capsules._new(at, name, None)
+    return abi.new_capsule(at, "dltensor_versioned" if versioned else "dltensor", None)
 
 
 class Taken:
     """A tensor of a capsule, whose owner this is."""
 
     def __init__(self, capsule):
-        versioned = _capsules.has_name(capsule, "dltensor_versioned")
-        name = "dltensor_versioned" if versioned else "dltensor"
-        at = _capsules.pointer(capsule, name, "__dlpack__")
-        _capsules.rename(capsule, "used_" + name)
+        name = abi.capsule_name(capsule)
+        versioned = name == "dltensor_versioned"
+        at = abi.capsule_pointer(capsule, name)
+        abi.rename_capsule(capsule, "used_" + name)
         self._managed = (Managed if versioned else Legacy).from_address(at)
         tensor = self._managed.tensor
         self.flags = self._managed.flags if versioned else 0

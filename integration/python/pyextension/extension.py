@@ -7,7 +7,6 @@ from abi import PACKAGE  # noqa: F401
 from golib import PATH, ROOT, ext  # noqa: F401
 
 import arrowdevice  # noqa: F401
-from arrowdevice import _capsules, _sources  # noqa: F401
 
 PATIENCE = 60  # seconds until an object that is not released counts as a leak
 
@@ -23,13 +22,8 @@ def alive():
 def counted():
     """Those counters, and what is garbage besides."""
     counters = {**ext._library.ask(".stats"), **ext.stats()}
-    python = {
-        "sources_in_python": _sources.alive(),
-        "python_handles": len([r for r in ext._library.objects if not r().closed]),
-        "running": len(ext._library.running),
-        "pipes": len(ext._library.pipes),
-    }
-    return {name: count for name, count in {**counters, **python}.items() if count}
+    counters["sources in Python"] = ext._library.module.sources()
+    return {name: count for name, count in counters.items() if count}
 
 
 def settled():

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import abi
-from extension import _capsules
 
 BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
 EMPTY = pa.chunked_array([], pa.int64())
@@ -162,8 +161,8 @@ def released(capsules):
     types = {"arrow_schema": abi.ArrowSchema, "arrow_array": abi.ArrowArray, "arrow_array_stream": abi.ArrowArrayStream}
     types["arrow_device_array"] = abi.ArrowDeviceArray
     for capsule in capsules if isinstance(capsules, tuple) else [capsules]:
-        name = _capsules._get_name(capsule).decode()
-        abi.release(types[name].from_address(_capsules.pointer(capsule, name, "")))
+        name = abi.capsule_name(capsule)
+        abi.release(types[name].from_address(abi.capsule_pointer(capsule, name)))
     return capsules
 
 
@@ -192,7 +191,7 @@ BAD = {
 def test_bad_arguments(ext, function, name):
     make, error, text = BAD[name]
     argument = {"echo_reader": "stream", "echo_batch": "batch"}[function]
-    with pytest.raises(error, match=rf"^{function}: argument {argument}(\[0\])?: .*({text})") as raised:
+    with pytest.raises(error, match=rf"^({function}: argument {argument}|source\[0\]): .*({text})") as raised:
         getattr(ext, function)(make())
     assert type(raised.value) is error
 
@@ -333,31 +332,23 @@ def test_tensors_of_a_call_that_fails_are_deleted(ext, call, version):
     assert [values() for values in made] == [None] * len(made)
 
 
-def test_arguments_are_given_back_if_the_call_is_not_made(ext, monkeypatch):
-    """Here as in a forked child: all arguments are converted when the call is refused."""
-
-    def refuse(*_):
-        raise RuntimeError("not made")
-
-    tensors, interface, closed = [Tensor(1, **version) for version in VERSIONS.values()], Interface(), []
+def test_arguments_are_given_back_if_the_call_is_not_made(ext):
+    """An argument behind them is refused before Go is called."""
+    tensors, interface, begun = [Tensor(1, **version) for version in VERSIONS.values()], Interface(), []
 
     def generate():
-        try:
-            yield pa.table({"a": [1, 2]})
-        finally:
-            closed.append(True)
+        begun.append(True)
+        yield pa.table({"a": [1, 2]})
 
-    alive = weakref.ref(interface)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(ext._library), "check", refuse)
-        for call in (lambda: ext.echo([*tensors, interface]), lambda: ext.count(generate())):  # noqa: F821 - deleted below
-            with pytest.raises(RuntimeError, match="not made"):
-                call()
+    alive, source = weakref.ref(interface), generate()
+    for call in (lambda: ext.echo([*tensors, interface, object()]), lambda: ext.read_two(source, object())):  # noqa: F821 - deleted below
+        with pytest.raises(TypeError, match="unsupported type object"):
+            call()
     del interface, call
     gc.collect()
     assert alive() is None
-    assert closed == [True]
-    assert [_capsules.has_name(tensor.capsule, name) for tensor, name in zip(tensors, ("dltensor_versioned", "dltensor"))] == [True, True]
+    assert not begun and ext.count(source) == 2, "it was not touched"
+    assert [abi.capsule_name(tensor.capsule) for tensor in tensors] == ["dltensor_versioned", "dltensor"]
     for tensor in tensors:
         with ext.echo_array(tensor) as array:
             assert array.to_pyarrow().to_pylist() == [0, 1, 2]

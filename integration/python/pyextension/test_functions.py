@@ -1,5 +1,6 @@
 """Functions of Go as functions of Python: signatures, values, errors."""
 
+import errno
 import inspect
 import os
 import re
@@ -123,27 +124,29 @@ def test_text_that_is_not_utf8(ext):
 
 
 @pytest.mark.parametrize(
-    "kind, error, text",
+    "kind, error, text, number",
     [
-        ("value", ValueError, "invalid: a value"),
-        ("type", TypeError, "type error: a type"),
-        ("index", IndexError, "index error: an index"),
-        ("key", KeyError, "key error: a key"),
-        ("unsupported", NotImplementedError, "not implemented: unsupported"),
-        ("absent", FileNotFoundError, "file does not exist: absent"),
-        ("forbidden", PermissionError, "permission denied: forbidden"),
-        ("late", TimeoutError, "late: context deadline exceeded"),
-        ("cancelled", arrowdevice.Cancelled, "cancelled: context canceled"),
-        ("other", arrowdevice.Error, "something else, größer"),
+        ("value", ValueError, "invalid: a value", 0),
+        ("type", TypeError, "type error: a type", 0),
+        ("index", IndexError, "index error: an index", 0),
+        ("key", KeyError, "key error: a key", 0),
+        ("unsupported", NotImplementedError, "not implemented: unsupported", 0),
+        ("absent", FileNotFoundError, "file does not exist: absent", errno.ENOENT),
+        ("forbidden", PermissionError, "permission denied: forbidden", errno.EACCES),
+        ("refused", ConnectionRefusedError, "dial: connection refused", errno.ECONNREFUSED),
+        ("late", TimeoutError, "late: context deadline exceeded", 0),
+        ("cancelled", arrowdevice.Cancelled, "cancelled: context canceled", 0),
+        ("other", arrowdevice.Error, "something else, größer", 0),
     ],
 )
-def test_go_errors_are_exceptions(ext, kind, error, text):
+def test_go_errors_are_exceptions(ext, kind, error, text, number):
     """Also those of readers that failed before they had a schema."""
     for function in ("fail", "failed_reader", "failed_host_reader"):
         with pytest.raises(error) as raised:
             getattr(ext, function)(kind)
         assert type(raised.value) is error
-        assert raised.value.args == (text if function == "fail" else f"{function}: result: {text}",)
+        text_of_it = text if function == "fail" else f"{function}: result: {text}"
+        assert raised.value.args == ((number, text_of_it) if number else (text_of_it,))
         assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", function]
         assert raised.value.__cause__ is raised.value.__context__ is None
 

@@ -55,8 +55,8 @@ def test_table_of_a_reader_is_made_batch_by_batch(ext, monkeypatch):
     """So that signal handlers run between two. It reads the reader once, as other consumers do."""
     reader = ext.counters(2, 3)
     asked = []
-    ask = reader.library.ask
-    monkeypatch.setattr(reader.library, "ask", lambda name, *rest, **origins: asked.append(name) or ask(name, *rest, **origins))
+    ask = ext._library.ask
+    monkeypatch.setattr(ext._library, "ask", lambda name, *rest: asked.append(name) or ask(name, *rest))
     assert reader.to_pyarrow()["n"].to_pylist() == list(range(6))
     assert asked.count(".next") == 4
     monkeypatch.undo()

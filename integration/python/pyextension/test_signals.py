@@ -11,7 +11,7 @@ from processes import FINDS, LOADS, PATIENCE, STRICT, ended, run, start
 HANDLERS = {
     "signal.signal": ("", "signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)", "Panic"),
     "before": ("faulthandler.enable()", "", "Panic"),
-    "after": ("", "faulthandler.enable()", -signal.SIGSEGV),
+    "after": ("", "faulthandler.enable()", "the end"),
     "disabled again": ("", "faulthandler.enable(); faulthandler.disable()", "Panic"),
 }
 
@@ -33,7 +33,8 @@ def test_fault_of_go_with_handlers_of_python(name, tmp_path):
     print("Panic")
     """
     status, out, err = ended(program, tmp_path, head=FINDS)
-    assert (out.strip() or status) == result, err
+    ends = (-signal.SIGSEGV, -signal.SIGABRT)  # the second if Go's report of the signal fails
+    assert (out.strip() or ("the end" if status in ends else status)) == result, err
 
 
 CALLS = {
@@ -76,7 +77,7 @@ def test_interrupt_cancels_a_call(name, tmp_path):
         if not left or time.monotonic() > deadline:
             break
         time.sleep(0.002)
-    print(left, ext._library.running, arrowdevice._sources.alive())
+    print(left, ext._library.module.sources())
     print(ext.add(1, 2))
     """
     with start(program, tmp_path, *STRICT) as process:
@@ -91,7 +92,7 @@ def test_interrupt_cancels_a_call(name, tmp_path):
             assert process.stderr.read() == ""
         finally:
             process.kill()
-    assert rest.splitlines() == ["{} set() 0", "3"]
+    assert rest.splitlines() == ["{} 0", "3"]
 
 
 def test_interrupts_at_any_time(tmp_path):
@@ -134,9 +135,9 @@ def test_interrupts_at_any_time(tmp_path):
         time.sleep(0.01)
     gc.collect()
     stats = ext._library.ask(".stats")
-    print(stats["calls"], len(ext._library.running), stats["objects"], arrowdevice._sources.alive())
+    print(stats["calls"], stats["objects"], ext._library.module.sources())
     """
-    assert run(program, tmp_path) == ["0 0 0 0"]
+    assert run(program, tmp_path) == ["0 0 0"]
 
 
 CONSUMERS = {
@@ -190,7 +191,7 @@ def test_interrupts_of_a_consumer(consumer, base, tmp_path):
     deadline = time.monotonic() + 30
     while gc.collect() or time.monotonic() < deadline and any(ext._library.ask(".stats").values()):
         time.sleep(0.01)
-    print(wrong, interrupted <= received, received == raised, arrowdevice._sources.alive(), ext._library.ask(".stats")["objects"])
+    print(wrong, interrupted <= received, received == raised, ext._library.module.sources(), ext._library.ask(".stats")["objects"])
     """
     assert run(program, tmp_path) == ["0 True True 0 0"]
 

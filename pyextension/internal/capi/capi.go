@@ -1,17 +1,20 @@
 //go:build cgo && unix
 
-// Package capi is the C side of package pyextension: the functions that the Python package arrowdevice
-// calls, the destructor of capsules, and what must be asked of Python itself.
+// Package capi is the C side of package pyextension: the module that Python imports, and what must be asked of Python itself.
 package capi
 
 // #cgo CFLAGS: -D_GNU_SOURCE
 // #cgo !windows LDFLAGS: -ldl -pthread
+// #cgo darwin LDFLAGS: -Wl,-undefined,dynamic_lookup
 // #include <stdlib.h>
+// #include <string.h>
 // #include "capi.h"
 import "C"
 
 import (
 	"errors"
+	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -23,15 +26,21 @@ import (
 type Server interface {
 	// Call starts the call that the request asks for, and waits. It returns a reply, or the number
 	// of a call in progress. The request is valid until it returns.
-	Call(request []byte, wait time.Duration) (number int64, reply []byte)
+	Call(request []byte, caller Caller, wait time.Duration) (number int64, reply []byte)
 	// Wait waits for a call in progress; a negative wait has no limit.
 	Wait(number int64, wait time.Duration) (still int64, reply []byte)
 	Cancel(number int64)
-	Notify(number int64, fd int)
 	// Release drops an object.
 	Release(handle uint64)
 	// StreamReleased ends the token of UnlockStream or UnlockDeviceStream.
 	StreamReleased(token uint64)
+}
+
+// Caller is who waits for a call.
+type Caller struct {
+	Thread uint64  // as pthread_self has it
+	Main   bool    // it is the thread of Python that runs signal handlers
+	Ended  uintptr // an object of Python, for CallPythonObjects once the call has ended, or 0: the thread waits
 }
 
 var server Server
@@ -40,32 +49,35 @@ var server Server
 func Serve(s Server) { server = s }
 
 //export arrowdevice_go_call
-func arrowdevice_go_call(request *C.uint8_t, size C.uint64_t, wait C.int64_t, reply **C.uint8_t, replySize *C.uint64_t) C.int64_t {
-	number, answer := server.Call(unsafe.Slice((*byte)(request), int(size)), time.Duration(wait))
-	return put(number, answer, reply, replySize)
+func arrowdevice_go_call(request *C.uint8_t, size C.uint64_t, thread C.uint64_t, main C.int, wait C.int64_t, ended unsafe.Pointer, reply *C.struct_arrowdevice_reply) C.int64_t {
+	data := unsafe.Slice((*byte)(request), int(size))
+	number, answer := server.Call(data, Caller{uint64(thread), main != 0, uintptr(ended)}, time.Duration(wait))
+	put(number, answer, reply)
+	return C.int64_t(number)
 }
 
 //export arrowdevice_go_wait
-func arrowdevice_go_wait(call C.int64_t, wait C.int64_t, reply **C.uint8_t, replySize *C.uint64_t) C.int64_t {
+func arrowdevice_go_wait(call C.int64_t, wait C.int64_t, reply *C.struct_arrowdevice_reply) C.int64_t {
 	number, answer := server.Wait(int64(call), time.Duration(wait))
-	return put(number, answer, reply, replySize)
+	put(number, answer, reply)
+	return C.int64_t(number)
 }
 
-// put copies a reply to memory of C, or writes the number of a call in progress.
-func put(number int64, answer []byte, reply **C.uint8_t, size *C.uint64_t) C.int64_t {
-	if number == 0 {
-		*reply, *size = (*C.uint8_t)(C.CBytes(answer)), C.uint64_t(len(answer))
-	} else {
-		*reply, *size = nil, C.uint64_t(number)
+// put copies a reply to memory of C, unless the call is in progress.
+func put(number int64, answer []byte, reply *C.struct_arrowdevice_reply) {
+	if number != 0 {
+		return
 	}
-	return C.int64_t(number)
+	if uint64(len(answer)) > uint64(reply.size) {
+		reply.data = (*C.uint8_t)(C.CBytes(answer))
+	} else {
+		copy(unsafe.Slice((*byte)(reply.data), len(answer)), answer)
+	}
+	reply.size = C.uint64_t(len(answer))
 }
 
 //export arrowdevice_go_cancel
 func arrowdevice_go_cancel(call C.int64_t) { server.Cancel(int64(call)) }
-
-//export arrowdevice_go_notify
-func arrowdevice_go_notify(call C.int64_t, fd C.int32_t) { server.Notify(int64(call), int(fd)) }
 
 //export arrowdevice_go_release
 func arrowdevice_go_release(handle C.uint64_t) { server.Release(uint64(handle)) }
@@ -73,24 +85,7 @@ func arrowdevice_go_release(handle C.uint64_t) { server.Release(uint64(handle)) 
 //export arrowdevice_go_stream_released
 func arrowdevice_go_stream_released(token C.uint64_t) { server.StreamReleased(uint64(token)) }
 
-// ErrConsumed says that a C struct has no release callback: a consumer took its contents.
-var ErrConsumed = errors.New("it was consumed or released before")
-
 var errNoMemory = errors.New("out of memory")
-
-// Move moves the C struct at an address into memory of C, which the caller frees. releaseAt is the
-// offset of its release callback.
-func Move(from, size, releaseAt uintptr) (uintptr, error) {
-	var consumed C.int
-	moved := C.arrowdevice_move(abi.Pointer(from), C.size_t(size), C.size_t(releaseAt), &consumed)
-	switch {
-	case consumed != 0:
-		return 0, ErrConsumed
-	case moved == nil:
-		return 0, errNoMemory
-	}
-	return uintptr(moved), nil
-}
 
 // Allocate returns zeroed memory of C for a struct.
 func Allocate(size uintptr) (uintptr, error) {
@@ -101,8 +96,41 @@ func Allocate(size uintptr) (uintptr, error) {
 	return uintptr(p), nil
 }
 
-// Free frees memory of Allocate or Move.
+// Free frees memory of Allocate.
 func Free(p uintptr) { C.free(abi.Pointer(p)) }
+
+// Source is an iterable of Python, as a request names it. Its receiver owns it.
+type Source uintptr
+
+// Item is what a source returned: an encoded Arrow object, or why it failed. Neither is the end.
+type Item struct {
+	Encoded   []byte
+	Failed    bool
+	Code      syscall.Errno
+	Text      string
+	Exception uintptr // an object of Python, for a reply or DropPythonObject; 0 if C raises it
+}
+
+// Next reads the next item, with the GIL. What an item names is valid until the next call. running is the calling thread
+// while code of the source runs, and else 0.
+func (s Source) Next(running *atomic.Uint64) Item {
+	var out C.struct_arrowdevice_item
+	C.arrowdevice_source_next((*C.struct_arrowdevice_source)(abi.Pointer(uintptr(s))), (*C.uint64_t)(unsafe.Pointer(running)), &out)
+	item := Item{Failed: out.failed != 0, Code: syscall.Errno(out.code), Exception: uintptr(out.exception)}
+	if out.text != nil {
+		item.Text = C.GoString(out.text)
+		C.free(unsafe.Pointer(out.text))
+	}
+	if n := int(out.size); n > 0 {
+		item.Encoded = C.GoBytes(unsafe.Pointer(&out.encoded[0]), C.int(n))
+	}
+	return item
+}
+
+// Release ends the source, with the GIL.
+func (s Source) Release() {
+	C.arrowdevice_source_release((*C.struct_arrowdevice_source)(abi.Pointer(uintptr(s))))
+}
 
 // UnlockStream makes the callbacks of the ArrowArrayStream at an address give up the GIL while Go
 // runs. The server gets the token when the stream is released.
@@ -125,10 +153,12 @@ func noMemory(code C.int) error {
 // DropPythonObject drops a reference to the Python object at an address, with the GIL.
 func DropPythonObject(object uintptr) { C.arrowdevice_drop_python_object(abi.Pointer(object)) }
 
-// SetMainThread names the thread of Python that runs signal handlers, by its pthread_self.
-func SetMainThread(thread uint64) { C.arrowdevice_set_main_thread(C.uint64_t(thread)) }
+// CallPythonObjects calls the Python objects at some addresses, with the GIL, and drops the references to them.
+func CallPythonObjects(objects []uintptr) {
+	C.arrowdevice_call_python_objects((*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(objects))), C.size_t(len(objects)))
+}
 
-// OnMainThread reports whether the calling thread is the one of SetMainThread.
+// OnMainThread reports whether the calling thread is the one of Python that runs signal handlers.
 func OnMainThread() bool { return C.arrowdevice_on_main_thread() != 0 }
 
 // RunSignalHandlers runs the handlers of signals that have arrived, with the GIL, if the calling thread is Python's main

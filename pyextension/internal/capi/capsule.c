@@ -1,12 +1,12 @@
-/* The destructor of capsules. It is C, and not a callback of ctypes, because Python also destroys capsules
+/* Capsules. Their destructors are C, and not a callback of ctypes, because Python also destroys capsules
  * while an exception is propagating, when no Python code may run. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../../internal/abi/abi.h"
-#include "capi.h"
-#include "python.h"
+#include "gil.h"
+#include "module.h"
 
 /* The parts of DLPack's structs that a destructor needs; their layout is fixed since version 0.2, and 1.0. */
 struct managed_tensor {
@@ -51,71 +51,55 @@ static void destroy(const char* name, void* memory) {
   }
 }
 
-static void destroy_capsule(void* capsule) {
-  const char* name = python_capsule_name(capsule);
-  void* memory = name ? python_capsule_pointer(capsule, name) : NULL;
+/* The names of C structs in replies, by their positions. A capsule keeps a pointer to its name. */
+static const char* const names[] = {
+    "arrow_schema", "arrow_array",       "arrow_device_array", "arrow_array_stream", "arrow_device_array_stream",
+    "dltensor",     "dltensor_versioned"};
+
+static void destroy_capsule(PyObject* capsule) {
+  const char* name = PyCapsule_GetName(capsule);
+  void* memory = name ? PyCapsule_GetPointer(capsule, name) : NULL;
   if (memory != NULL) destroy(name, memory);
 }
 
-/* The names of capsules, which keep a pointer to theirs. */
-static const char* const names[] = {"arrow_schema",       "arrow_array", "arrow_device_array",
-                                    "arrow_array_stream", "dltensor",    "arrow_device_array_stream",
-                                    "dltensor_versioned"};
+void struct_destroy(uint8_t kind, void* memory) { destroy(names[kind], memory); }
 
-static const char* name_of(const char* text) {
-  for (size_t i = 0; text != NULL && i < sizeof names / sizeof *names; i++)
-    if (strcmp(names[i], text) == 0) return names[i];
-  return NULL;
+PyObject* capsule_of_struct(uint8_t kind, void* memory) {
+  PyObject* capsule = PyCapsule_New(memory, names[kind], destroy_capsule);
+  if (capsule == NULL) struct_destroy(kind, memory);
+  return capsule;
 }
 
-static void* address_at(const uint8_t* encoded) { /* little endian, as numbers of a reply are */
-  uint64_t address = 0;
-  for (int i = 7; i >= 0; i--) address = address << 8 | encoded[i];
-  return (void*)(uintptr_t)address;
-}
-
-/* A reply is R and an address, or R and a list of them: "RI........" or "RL....I........I........". */
-enum { RESULT = 1, LIST_HEAD = 5, INT_HEAD = 1, INT = 9, MOST = 2 };
-
-void* arrowdevice_v1_take_capsules(uint8_t** reply, uint64_t* size, const char* first, const char* second) {
-  const char* wanted[MOST] = {name_of(first), name_of(second)};
-  const uint8_t* at = *reply + RESULT;
-  void *addresses[MOST], *capsules[MOST];
-  int64_t count = second == NULL ? 1 : MOST, made = 0;
-  if (*at == 'L') at += LIST_HEAD;
-  for (int64_t i = 0; i < count; i++) addresses[i] = address_at(at + i * INT + INT_HEAD);
-  free(*reply);
-  *reply = NULL;
-  *size = 0;
-  while (made < count) {
-    capsules[made] = python_capsule_new(addresses[made], wanted[made], destroy_capsule);
-    if (capsules[made] == NULL) break;
-    made++;
-  }
-  if (made == count) return python_tuple(capsules, count);
-  for (int64_t i = 0; i < made; i++) python_drop(capsules[i]);
-  for (int64_t i = made; i < count; i++) destroy(wanted[i], addresses[i]);
-  return NULL;
-}
-
-/* A capsule of a handle has memory of its own: a capsule's pointer is not NULL, and a handle has 64 bits. */
-static const char handle_name[] = "arrowdevice_handle";
-
-static void destroy_handle(void* capsule) {
-  uint64_t* memory = python_capsule_pointer(capsule, handle_name);
-  if (memory == NULL) return;
-  uint64_t handle = *memory;
-  free(memory);
-  void* state = python_unlock(); /* what is released may wait for a thread that waits for the GIL */
-  arrowdevice_v1_release(handle);
-  python_lock(state);
-}
-
-void* arrowdevice_v1_own(uint64_t handle) {
+/* A capsule of a number has memory of its own: a capsule's pointer is not NULL, and a number has 64 bits. */
+static PyObject* capsule_of_number(uint64_t number, const char* name, void (*destructor)(PyObject*)) {
   uint64_t* memory = malloc(sizeof *memory);
-  if (memory == NULL) return NULL;
-  *memory = handle;
-  void* capsule = python_capsule_new(memory, handle_name, destroy_handle);
+  if (memory == NULL) return PyErr_NoMemory();
+  *memory = number;
+  PyObject* capsule = PyCapsule_New(memory, name, destructor);
   if (capsule == NULL) free(memory);
   return capsule;
 }
+
+/* Calls Go with the number of a capsule that ends, and without the GIL: what Go releases may wait for a thread that
+ * waits for it. */
+static void end_number(PyObject* capsule, const char* name, void (*end)(uint64_t)) {
+  uint64_t* memory = PyCapsule_GetPointer(capsule, name);
+  if (memory == NULL) return;
+  uint64_t number = *memory;
+  free(memory);
+  if (number == 0) return;
+  void* state = python_unlock();
+  end(number);
+  python_lock(state);
+}
+
+const char handle_name[] = "arrowdevice_handle";
+const char call_name[] = "arrowdevice_call";
+
+static void destroy_handle(PyObject* capsule) { end_number(capsule, handle_name, arrowdevice_release); }
+
+PyObject* capsule_of_handle(uint64_t handle) { return capsule_of_number(handle, handle_name, destroy_handle); }
+
+static void destroy_call(PyObject* capsule) { end_number(capsule, call_name, arrowdevice_cancel); }
+
+PyObject* capsule_of_call(uint64_t number) { return capsule_of_number(number, call_name, destroy_call); }

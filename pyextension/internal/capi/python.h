@@ -1,36 +1,144 @@
+/* Python's C functions that this library calls: of its stable ABI of 3.10, declared here because a build needs no
+ * Python. They are weak: a program without Python, such as a test, links and never calls them. Nothing of an object is
+ * read but its type, which stands where that ABI has it. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
-const char* python_capsule_name(void* capsule);
-void* python_capsule_pointer(void* capsule, const char* name);
+typedef struct python_object {
+  intptr_t references;
+  void* type;
+} PyObject;
 
-/* Gives the GIL up if this thread holds it. The result is for python_lock, which takes it again. */
-void* python_unlock(void);
-void python_lock(void* state);
+typedef intptr_t Py_ssize_t;
 
-/* Calls of Python on any thread, also while an exception is propagating there, which is put aside. */
-struct python_state {
-  int gil;
-  void *type, *value, *traceback;
+struct python_method {
+  const char* name;
+  void* function;
+  int flags;
+  const char* doc;
 };
-/* Returns 0 if Python is absent or is being finalized. */
-int python_enter(struct python_state* state);
-void python_leave(struct python_state* state);
 
-/* The rest is between python_enter and python_leave, or where the GIL is held without an exception. */
+struct python_slot {
+  int slot;
+  void* value;
+};
 
-/* Calls a method without arguments. Returns its exception, to be dropped, or NULL. */
-void* python_call(void* object, const char* method);
-/* Calls a method with an argument, and reports whether the result is true, or an exception, which is dropped. */
-int python_ask(void* object, const char* method, void* argument);
-/* Takes an exception that cannot be raised here: the main thread raises it with its next instruction, or Python
- * reports it as ignored in an object. */
-void python_raise_later(void* exception, void* object, int in_main_thread);
-void python_keep(void* object);
-void python_drop(void* object);
+struct python_module {
+  PyObject object;
+  void *init, *index, *copy;
+  const char *name, *doc;
+  Py_ssize_t size;
+  struct python_method* methods;
+  struct python_slot* slots;
+  void *traverse, *clear, *free;
+};
 
-/* A new capsule, or NULL with an exception. */
-void* python_capsule_new(void* pointer, const char* name, void (*destructor)(void*));
-/* A new tuple of objects, which it takes, or NULL with an exception. */
-void* python_tuple(void* const* objects, int64_t count);
+enum { PYTHON_FASTCALL = 0x80, PYTHON_ONE_ARGUMENT = 0x08, PYTHON_NO_ARGUMENTS = 0x04 };
+enum { PYTHON_EXEC = 2 }; /* a slot of a module */
+
+/* Flags of types: what their objects are. */
+enum {
+  PYTHON_INT = 1 << 24,
+  PYTHON_LIST = 1 << 25,
+  PYTHON_TUPLE = 1 << 26,
+  PYTHON_BYTES = 1 << 27,
+  PYTHON_STR = 1 << 28,
+  PYTHON_DICT = 1 << 29,
+};
+#define PYTHON_TYPE (1UL << 31)
+
+#define PYTHON(result, name, arguments) extern result name arguments __attribute__((weak))
+
+PYTHON(void, Py_IncRef, (PyObject*));
+PYTHON(void, Py_DecRef, (PyObject*));
+
+PYTHON(PyObject*, PyModuleDef_Init, (struct python_module*));
+PYTHON(void*, PyModule_GetState, (PyObject*));
+PYTHON(PyObject*, PyImport_ImportModule, (const char*));
+PYTHON(PyObject*, PyCFunction_NewEx, (struct python_method*, PyObject* self, PyObject* module));
+PYTHON(void*, PyInterpreterState_Get, (void));
+PYTHON(void*, PyInterpreterState_Main, (void));
+
+PYTHON(PyObject*, PyCapsule_New, (void*, const char*, void (*)(PyObject*)));
+PYTHON(void*, PyCapsule_GetPointer, (PyObject*, const char*));
+PYTHON(const char*, PyCapsule_GetName, (PyObject*));
+PYTHON(int, PyCapsule_SetName, (PyObject*, const char*));
+PYTHON(int, PyCapsule_IsValid, (PyObject*, const char*));
+
+PYTHON(void*, PyEval_SaveThread, (void));
+PYTHON(void, PyEval_RestoreThread, (void*));
+PYTHON(int, PyGILState_Ensure, (void));
+PYTHON(void, PyGILState_Release, (int));
+PYTHON(int, PyGILState_Check, (void));
+PYTHON(void*, PyThreadState_GetUnchecked, (void)); /* since 3.13 */
+PYTHON(void*, _PyThreadState_UncheckedGet, (void));
+PYTHON(int, Py_IsFinalizing, (void)); /* since 3.13 */
+PYTHON(int, _Py_IsFinalizing, (void));
+PYTHON(int, Py_AddPendingCall, (int (*)(void*), void*));
+
+PYTHON(int, PyErr_CheckSignals, (void));
+PYTHON(PyObject*, PyErr_Occurred, (void));
+PYTHON(void, PyErr_Clear, (void));
+PYTHON(int, PyErr_ExceptionMatches, (PyObject*));
+PYTHON(PyObject*, PyErr_NoMemory, (void));
+PYTHON(PyObject*, PyErr_Format, (PyObject*, const char*, ...));
+PYTHON(void, PyErr_SetObject, (PyObject*, PyObject*));
+PYTHON(void, PyErr_Fetch, (PyObject**, PyObject**, PyObject**));
+PYTHON(void, PyErr_Restore, (PyObject*, PyObject*, PyObject*));
+PYTHON(void, PyErr_NormalizeException, (PyObject**, PyObject**, PyObject**));
+PYTHON(void, PyErr_WriteUnraisable, (PyObject*));
+PYTHON(int, PyException_SetTraceback, (PyObject*, PyObject*));
+
+PYTHON(unsigned long, PyType_GetFlags, (void*));
+PYTHON(int, PyType_IsSubtype, (void*, void*));
+PYTHON(int, PyObject_IsInstance, (PyObject*, PyObject*));
+PYTHON(int, PyObject_IsTrue, (PyObject*));
+PYTHON(PyObject*, PyObject_Type, (PyObject*));
+PYTHON(PyObject*, PyObject_Str, (PyObject*));
+PYTHON(PyObject*, PyObject_GetAttr, (PyObject*, PyObject*));
+PYTHON(PyObject*, PyObject_GetAttrString, (PyObject*, const char*));
+PYTHON(PyObject*, PyObject_GetIter, (PyObject*));
+PYTHON(PyObject*, PyIter_Next, (PyObject*));
+PYTHON(PyObject*, PyCallIter_New, (PyObject*, PyObject*));
+PYTHON(int, PyCallable_Check, (PyObject*));
+PYTHON(PyObject*, PyObject_Call, (PyObject*, PyObject*, PyObject*));
+PYTHON(PyObject*, PyObject_CallNoArgs, (PyObject*));
+PYTHON(PyObject*, PyObject_CallFunctionObjArgs, (PyObject*, ...));
+PYTHON(PyObject*, PyObject_CallMethod, (PyObject*, const char*, const char*, ...));
+PYTHON(PyObject*, Py_BuildValue, (const char*, ...));
+
+PYTHON(PyObject*, PyBool_FromLong, (long));
+PYTHON(PyObject*, PyLong_FromLongLong, (long long));
+PYTHON(PyObject*, PyLong_FromUnsignedLongLong, (unsigned long long));
+PYTHON(long long, PyLong_AsLongLongAndOverflow, (PyObject*, int*));
+PYTHON(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject*));
+PYTHON(PyObject*, PyNumber_Index, (PyObject*));
+PYTHON(PyObject*, PyNumber_Float, (PyObject*));
+PYTHON(PyObject*, PyFloat_FromDouble, (double));
+PYTHON(double, PyFloat_AsDouble, (PyObject*));
+PYTHON(PyObject*, PyBytes_FromStringAndSize, (const char*, Py_ssize_t));
+PYTHON(PyObject*, PyBytes_FromObject, (PyObject*));
+PYTHON(int, PyBytes_AsStringAndSize, (PyObject*, char**, Py_ssize_t*));
+PYTHON(const char*, PyUnicode_AsUTF8AndSize, (PyObject*, Py_ssize_t*));
+PYTHON(PyObject*, PyUnicode_FromString, (const char*));
+PYTHON(PyObject*, PyUnicode_InternFromString, (const char*));
+PYTHON(PyObject*, PyUnicode_FromFormat, (const char*, ...));
+PYTHON(PyObject*, PyUnicode_DecodeUTF8, (const char*, Py_ssize_t, const char*));
+PYTHON(PyObject*, PyUnicode_AsEncodedString, (PyObject*, const char*, const char*));
+PYTHON(PyObject*, PyTuple_New, (Py_ssize_t));
+PYTHON(Py_ssize_t, PyTuple_Size, (PyObject*));
+PYTHON(PyObject*, PyTuple_GetItem, (PyObject*, Py_ssize_t));
+PYTHON(int, PyTuple_SetItem, (PyObject*, Py_ssize_t, PyObject*));
+PYTHON(PyObject*, PyList_New, (Py_ssize_t));
+PYTHON(Py_ssize_t, PyList_Size, (PyObject*));
+PYTHON(PyObject*, PyList_GetItem, (PyObject*, Py_ssize_t));
+PYTHON(int, PyList_SetItem, (PyObject*, Py_ssize_t, PyObject*));
+PYTHON(PyObject*, PyDict_New, (void));
+PYTHON(Py_ssize_t, PyDict_Size, (PyObject*));
+PYTHON(int, PyDict_Next, (PyObject*, Py_ssize_t*, PyObject**, PyObject**));
+PYTHON(int, PyDict_SetItem, (PyObject*, PyObject*, PyObject*));
+PYTHON(int, PyDict_SetItemString, (PyObject*, const char*, PyObject*));
+PYTHON(PyObject*, PyDict_GetItemString, (PyObject*, const char*)); /* borrowed */
+PYTHON(PyObject*, PyDict_Copy, (PyObject*));

@@ -1,80 +1,187 @@
-/* Streams of sources in Python. The callbacks are C, and not callbacks of ctypes: an exception of a signal
- * handler can come before the first instruction of a Python function, and must not be read as the end of the
- * stream; and a stream is also released while an exception is propagating, when Python code must not see it. */
+/* Iterables of Python as sources of batches: Go asks for one item after the other, on any thread. */
 #include <errno.h>
-#include <pthread.h>
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "../../../internal/abi/abi.h"
-#include "capi.h"
-#include "python.h"
+#include "gil.h"
+#include "module.h"
 
-static int in_main_thread(const struct arrowdevice_source* s) { return (uint64_t)(uintptr_t)pthread_self() == s->main; }
+struct arrowdevice_source {
+  const struct binding* binding;
+  PyObject *iterator, *iterable; /* iterable until the first item, whose schema it may have */
+  struct objects kept;           /* capsules of the item that was read last, which Go has emptied */
+  Py_ssize_t number;
+};
 
-/* Calls fill_schema or fill_next. A failure lasts. */
-static int fill(struct arrowdevice_source* s, const char* method, void* out, size_t size, size_t release_at) {
-  if (s->code != 0) return s->code;
+static int alive; /* under the GIL: sources that Go may still read */
+
+int arrowdevice_sources(void) { return alive; }
+
+struct arrowdevice_source* source_new(const struct binding* binding, PyObject* iterable, PyObject* iterator) {
+  struct arrowdevice_source* s = malloc(sizeof *s);
+  if (s == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  s->binding = binding;
+  s->iterator = iterator;
+  s->iterable = iterable;
+  Py_IncRef(iterator);
+  Py_IncRef(iterable);
+  objects_begin(&s->kept);
+  s->number = 0;
+  alive++;
+  return s;
+}
+
+void source_free(struct arrowdevice_source* s) {
+  alive--;
+  objects_drop(&s->kept);
+  Py_DecRef(s->iterator);
+  if (s->iterable != NULL) Py_DecRef(s->iterable);
+  free(s);
+}
+
+char* describe_exception(PyObject* exception) {
+  PyObject* name = PyObject_GetAttrString(exception->type, "__name__");
+  PyObject* text = PyObject_Str(exception);
+  if (text == NULL) {
+    PyErr_Clear();
+    text = PyUnicode_FromString("(its text cannot be made)");
+  }
+  PyObject* encoded = NULL;
+  if (name != NULL && text != NULL) {
+    PyObject* whole =
+        PyObject_IsTrue(text) == 1 ? PyUnicode_FromFormat("%U: %U", name, text) : PyUnicode_FromFormat("%U", name);
+    encoded = whole ? PyUnicode_AsEncodedString(whole, "utf-8", "backslashreplace") : NULL;
+    if (whole != NULL) Py_DecRef(whole);
+  }
+  if (name != NULL) Py_DecRef(name);
+  if (text != NULL) Py_DecRef(text);
+  char *data, *copy = NULL;
+  Py_ssize_t size;
+  if (encoded != NULL && PyBytes_AsStringAndSize(encoded, &data, &size) == 0) copy = malloc((size_t)size + 1);
+  if (copy != NULL) {
+    memcpy(copy, data, (size_t)size + 1);
+    for (Py_ssize_t i = 0; i < size; i++)
+      if (copy[i] == '\0') copy[i] = ' '; /* C ends a text there */
+  }
+  if (encoded != NULL) Py_DecRef(encoded);
+  PyErr_Clear();
+  return copy;
+}
+
+static int code_of(const struct binding* binding, PyObject* exception) {
+  static const struct {
+    const char* name;
+    int code;
+  } codes[] = {{"MemoryError", ENOMEM}, {"NotImplementedError", ENOSYS}, {"TypeError", EINVAL}, {"ValueError", EINVAL}};
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    PyObject* kind = PyDict_GetItemString(binding->errors, codes[i].name);
+    if (kind != NULL && PyType_IsSubtype(exception->type, kind)) return codes[i].code;
+  }
+  return EIO;
+}
+
+/* Tells Go of the exception that is set. */
+static void fail(struct arrowdevice_source* s, struct arrowdevice_item* out) {
+  PyObject* exception = python_take_exception();
+  out->failed = 1;
+  if (arrowdevice_on_main_thread()) {
+    PyObject* answer = PyObject_CallFunctionObjArgs(s->binding->is_of_handler, exception, NULL);
+    int is_of_handler = answer != NULL && PyObject_IsTrue(answer) == 1;
+    if (answer != NULL) Py_DecRef(answer);
+    PyErr_Clear();
+    if (is_of_handler) {
+      out->code = EINTR;
+      python_interrupt(exception);
+      return;
+    }
+  }
+  out->code = code_of(s->binding, exception);
+  out->text = describe_exception(exception);
+  out->exception = exception;
+}
+
+/* The schema of an iterable without items. */
+static int put_schema(struct arrowdevice_source* s, struct request* r) {
+  PyObject* schema = get_optional(s->iterable, py.schema);
+  PyObject* method = schema ? PyObject_GetAttrString(schema, "__arrow_c_schema__") : NULL;
+  if (method == NULL) {
+    if (schema != NULL) Py_DecRef(schema);
+    PyErr_Clear();
+    PyErr_Format(py.value_error, "source: has no items, and no attribute schema: its schema is not known");
+    return -1;
+  }
+  Py_DecRef(method);
+  int failed = request_schema(r, schema, "__arrow_c_schema__");
+  Py_DecRef(schema);
+  return failed;
+}
+
+void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, struct arrowdevice_item* out) {
   struct python_state state;
+  memset(out, 0, sizeof *out);
   if (!python_enter(&state)) {
-    s->text = "the interpreter of the source has ended";
-    return s->code = ECANCELED;
+    out->failed = 1;
+    out->code = ECANCELED;
+    return;
   }
-  s->filled = NULL;
-  s->text = "the source was interrupted by an exception of a signal handler";
-  s->code = EINTR;
-  void* exception = python_call(s->object, method);
-  if (exception != NULL) python_raise_later(exception, s->object, in_main_thread(s));
-  if (s->filled != NULL) { /* also if the exception came after that */
-    memcpy(out, s->filled, size);
-    memset((char*)s->filled + release_at, 0, sizeof(void*));
-    s->code = 0;
+  struct request r;
+  request_begin(&r, s->binding);
+  objects_drop(&s->kept);
+  __atomic_store_n(thread, arrowdevice_this_thread(), __ATOMIC_RELAXED);
+  PyObject* item = PyIter_Next(s->iterator);
+  __atomic_store_n(thread, 0, __ATOMIC_RELAXED);
+  int failed = 0;
+  if (item != NULL) {
+    failed = request_item(&r, item, s->number++);
+    Py_DecRef(item);
+  } else if (PyErr_Occurred()) {
+    failed = 1;
+  } else if (s->iterable != NULL) {
+    failed = put_schema(s, &r);
   }
-  int code = s->code;
+  if (failed) {
+    fail(s, out);
+  } else {
+    memcpy(out->encoded, r.data, r.size);
+    out->size = r.size;
+    while (r.kept.count > 0 && objects_add(&s->kept, r.kept.at[--r.kept.count]) == 0) {
+    }
+  }
+  if (s->iterable != NULL) Py_DecRef(s->iterable);
+  s->iterable = NULL;
+  request_end(&r);
   python_leave(&state);
-  return code;
 }
 
-static int get_schema(struct ArrowDeviceArrayStream* stream, struct ArrowSchema* out) {
-  return fill(stream->private_data, "fill_schema", out, sizeof *out, offsetof(struct ArrowSchema, release));
+/* A generator ends with the stream; another iterator is left as it is, and may be used afterwards. */
+static int is_generator(PyObject* iterator) {
+  static const char* const methods[] = {"send", "throw", "close"};
+  for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+    PyObject* method = PyObject_GetAttrString(iterator, methods[i]);
+    PyErr_Clear();
+    if (method == NULL) return 0;
+    Py_DecRef(method);
+  }
+  return 1;
 }
 
-static int get_next(struct ArrowDeviceArrayStream* stream, struct ArrowDeviceArray* out) {
-  return fill(stream->private_data, "fill_next", out, sizeof *out, offsetof(struct ArrowDeviceArray, array.release));
-}
-
-static const char* get_last_error(struct ArrowDeviceArrayStream* stream) {
-  const struct arrowdevice_source* s = stream->private_data;
-  return s->code != 0 ? s->text : NULL;
-}
-
-static void release(struct ArrowDeviceArrayStream* stream) {
-  struct arrowdevice_source* s = stream->private_data;
+void arrowdevice_source_release(struct arrowdevice_source* s) {
   struct python_state state;
-  stream->release = NULL;
   if (!python_enter(&state)) return;
-  void* object = s->object;
-  int in_main = in_main_thread(s);
-  python_keep(object); /* release ends the memory of s */
-  /* An exception of a signal handler breaks it off; what it has done by then is not done twice. */
-  void* exception = python_call(object, "release");
-  int of_handler = in_main && exception != NULL && python_ask(object, "is_of_handler", exception);
-  void* next = exception;
-  for (int i = 0; i < 5 && next != NULL; i++) {
-    next = python_call(object, "release");
-    if (next != NULL) python_drop(next);
+  PyObject* closed = is_generator(s->iterator) ? PyObject_CallMethod(s->iterator, "close", NULL) : NULL;
+  if (closed != NULL) Py_DecRef(closed);
+  if (PyErr_Occurred()) {
+    struct arrowdevice_item failure = {0};
+    fail(s, &failure);
+    free(failure.text);
+    if (failure.exception != NULL) { /* of the generator's finally: nobody catches it */
+      python_set_exception(failure.exception);
+      PyErr_WriteUnraisable(s->iterator);
+    }
   }
-  /* Other exceptions are those of a generator's finally. */
-  if (exception != NULL) python_raise_later(exception, object, of_handler);
-  python_drop(object);
+  source_free(s);
   python_leave(&state);
-}
-
-void arrowdevice_v1_open_source(void* memory, struct arrowdevice_source* source) {
-  struct ArrowDeviceArrayStream* stream = memory;
-  stream->private_data = source;
-  stream->get_schema = get_schema;
-  stream->get_next = get_next;
-  stream->get_last_error = get_last_error;
-  stream->release = release;
 }

@@ -8,13 +8,17 @@
 
 #include "../../../internal/abi/abi.h"
 #include "capi.h"
-#include "python.h"
+#include "gil.h"
 
-#define UNLOCKED(expression)       \
-  do {                             \
-    void* state = python_unlock(); \
-    expression;                    \
-    python_lock(state);            \
+#define UNLOCKED(expression)                              \
+  do {                                                    \
+    arrowdevice_keep_signal_stacks();                     \
+    python_begin();                                       \
+    void* state = python_unlock();                        \
+    expression;                                           \
+    python_lock(state);                                   \
+    PyObject* interrupt = python_end();                   \
+    if (interrupt != NULL) python_raise_later(interrupt); \
   } while (0)
 
 /* The two structs differ in device_type and in the type of get_next's result alone. */
