@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import sys
 import types
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 if sys.version_info < (3, 10):
     # Its signal handlers do not run on a stack of their own, which the Go runtime needs: the process ends with a signal.
@@ -42,6 +44,15 @@ def _publish(module, names):
 _publish(__name__, ["Array", "Cancelled", "Error", "Panic", "RecordBatch", "RecordReader", "Schema"])
 
 
+class _Function(Protocol):
+    """What type checkers know of a function of a library that has no stubs."""
+
+    __name__: str
+    aio: Callable[..., Awaitable[Any]]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 class Extension(types.ModuleType):
     """A loaded library. Its functions are attributes. Each has an attribute aio, which is the same
     function for "await"."""
@@ -58,10 +69,10 @@ class Extension(types.ModuleType):
         self.__doc__ = f"Functions of the Go package {library.facts['module'] or library.path}."
         self._library = library
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         return [*self.__all__, "__all__", "__doc__", "__file__", "__name__", "__version__"]
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> _Function:
         raise AttributeError(f"{self.__name__} has no function {name!r}; it has {', '.join(self.__all__) or 'none'}")
 
     def __repr__(self):
@@ -80,7 +91,7 @@ def _module_name(path):
 _extensions: dict[_library.Library, Extension] = {}
 
 
-def load(path: str | os.PathLike) -> Extension:
+def load(path: str | os.PathLike[str]) -> Extension:
     """Loads a shared library that was built with "go build -buildmode=c-shared". The same path gives the
     same object. ImportError has the reason if that fails. In a process that was forked after the first
     load it raises RuntimeError."""

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 
-from . import _errors
+from . import _errors, _host
 
 # The name of the module, with the version of what it offers: pyextension/internal/capi/module.c.
 _MODULE = "arrowdevice_v2"
@@ -25,7 +25,7 @@ class Library:
         self._pid = os.getpid()
         self.module = _import(path)
         main = threading.main_thread().ident
-        self.module.bind(path, object_type, wrap(self), _errors.KINDS, _errors.annotate, _errors.is_of_handler, main)
+        self.module.bind(path, object_type, wrap(self), _errors.KINDS, _errors.annotate, _errors.is_of_handler, _host.column_of, main)
         # The result of a built-in function.
         self.ask = self.module.ask
         self.facts = self.ask(".library")

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any, overload
 
+from . import _host
 from ._devices import CPU, CPU_ACCESSIBLE, CUDA_ACCESSIBLE, device_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    import pyarrow
+    from typing_extensions import Self
 
 
 def _refuse_unknown(keywords):
@@ -37,7 +45,7 @@ class Object:
         self._library, self._owner = library, owner
         self._device, self._rows = (device_type, device_id), rows
 
-    def close(self):
+    def close(self) -> None:
         """Ends the object. Memory that was handed on stays valid, except by __cuda_array_interface__: its consumers
         keep the object instead."""
         self._owner = None
@@ -47,10 +55,10 @@ class Object:
         """Whether close() was called."""
         return self._owner is None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self):
@@ -72,7 +80,7 @@ class Object:
         if schema is not None:
             self._ask(".requested", self._library.module.count_fields(schema))
 
-    def __arrow_c_schema__(self):
+    def __arrow_c_schema__(self) -> object:
         """A capsule "arrow_schema"."""
         return self._ask(".export", "schema")
 
@@ -89,24 +97,24 @@ class _Copies(Object):
 
     __slots__ = ()
 
-    def to_host(self):
+    def to_host(self) -> Self:
         """The same in memory that the CPU can access: a copy, or a view if it is there already."""
         return self._ask(".to_host")
 
-    def to_device(self, device: str):
+    def to_device(self, device: str) -> Self:
         """A copy on a device, such as "cuda:0", "cuda", "cuda_host:0", "cuda_managed:0" or "cpu"."""
         return self._ask(".to_device", device)
 
 
-class _DeviceArrays(_Copies):
+class _DeviceArrays(_host.Compared, _Copies):
     """What batches and arrays have in common."""
 
     __slots__ = ()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._rows
 
-    def slice(self, start: int, stop: int | None = None):
+    def slice(self, start: int, stop: int | None = None) -> Self:
         """Rows start to stop, without a copy. Negative numbers count from the end."""
         start, stop, _ = slice(start, stop).indices(self._rows)
         return self._ask(".slice", start, max(start, stop))
@@ -115,20 +123,23 @@ class _DeviceArrays(_Copies):
         """The same memory as the CPU's: PyArrow refuses page-locked and managed memory of a GPU."""
         return self if self._device[0] == CPU else self.to_host()
 
+    def _repr_html_(self) -> str | None:
+        return _host.as_html(self)
+
     def synchronize(self) -> None:
         """Waits until pending work on the memory has completed."""
         self._ask(".synchronize")
 
-    def for_cudf(self, *, lose_time_zones: bool = False):
+    def for_cudf(self, *, lose_time_zones: bool = False) -> Self:
         """The same as libcudf imports it without loss, for pylibcudf's from_arrow: a copy where it must change.
         Timestamps with a time zone are refused unless their zones may be lost."""
         return self._ask(".for_cudf", bool(lose_time_zones))
 
-    def from_cudf(self, schema):
+    def from_cudf(self, schema: Any) -> Self:
         """The same, which cuDF made, with a schema (of an array: a field or type) that it had before for_cudf()."""
         return self._ask(".from_cudf", _SchemaArgument(schema))
 
-    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+    def __arrow_c_device_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
         """Capsules "arrow_schema" and "arrow_device_array"."""
         self._check_requested(requested_schema, kwargs)
         return self._ask(".export", "device_array")
@@ -140,7 +151,7 @@ class _HostArrays:
 
     __slots__ = ()
 
-    def __arrow_c_array__(self, requested_schema=None, **kwargs):
+    def __arrow_c_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
         """Capsules "arrow_schema" and "arrow_array"."""
         self._check_requested(requested_schema, kwargs)
         return self._ask(".export", "array")
@@ -149,10 +160,22 @@ class _HostArrays:
 class _HostStreams:
     __slots__ = ()
 
-    def __arrow_c_stream__(self, requested_schema=None, **kwargs):
+    def __arrow_c_stream__(self, requested_schema: object | None = None, **kwargs: Any) -> object:
         """A capsule "arrow_array_stream"."""
         self._check_requested(requested_schema, kwargs)
         return self._ask(".export", "stream")
+
+
+class _HostBatches(_HostArrays, _HostStreams):
+    __slots__ = ()
+
+
+if TYPE_CHECKING:  # which cannot know where memory is, and so sees these protocols on all objects
+    _SeenArrays = _HostArrays
+    _SeenStreams = _HostStreams
+    _SeenBatches = _HostBatches
+else:
+    _SeenArrays = _SeenStreams = _SeenBatches = object
 
 
 class _Named(Object):
@@ -175,7 +198,7 @@ class _WithSchema(_Named):
         return Schema.of(self)
 
 
-class Schema(_Named):
+class Schema(_host.Compared, _Named):
     """A schema. pa.schema(schema) makes one of PyArrow's."""
 
     __slots__ = ("_text",)
@@ -185,17 +208,15 @@ class Schema(_Named):
         """The schema of another object, which it keeps."""
         return _SchemaOf(thing)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self._ask(".describe_schema")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<arrowdevice.Schema: {', '.join(self.names)}>"
 
-    def to_pyarrow(self):
+    def to_pyarrow(self) -> pyarrow.Schema:
         """A pyarrow.Schema."""
-        import pyarrow
-
-        return pyarrow.schema(self)
+        return _host.require("pyarrow").schema(self)
 
 
 class _SchemaOf(Schema):
@@ -218,10 +239,11 @@ class _SchemaOf(Schema):
         """The schema ends with the object."""
 
 
-_SchemaOf.__name__ = "Schema"
+
+_SchemaOf.__name__ = _SchemaOf.__qualname__ = Schema.__name__
 
 
-class RecordBatch(_WithSchema, _DeviceArrays):
+class RecordBatch(_host.Rows, _WithSchema, _DeviceArrays, _SeenBatches):
     """A record batch. Consumers take it by the Arrow PyCapsule interface, on a device by
     __arrow_c_device_array__; if the CPU can access its memory, also by __arrow_c_array__ and
     __arrow_c_stream__."""
@@ -258,27 +280,33 @@ class RecordBatch(_WithSchema, _DeviceArrays):
         """All columns."""
         return [self.column(i) for i in range(self.num_columns)]
 
+    @overload
+    def __getitem__(self, which: slice) -> Self: ...
+    @overload
+    def __getitem__(self, which: int | str) -> Array: ...
     def __getitem__(self, which):
         """A column by its index or name, or rows by a slice."""
         return _rows(self, which) if isinstance(which, slice) else self.column(which)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Array]:
         return iter(self.columns)
 
-    def to_pyarrow(self):
+    def __contains__(self, which: object) -> bool:
+        """Whether there is a column of that name, or one that is equal."""
+        return which in (self.names if isinstance(which, str) else self.columns)
+
+    def to_pyarrow(self) -> pyarrow.RecordBatch:
         """A pyarrow.RecordBatch of the same memory, which the CPU must be able to access."""
         self._refuse_device()
-        import pyarrow
+        return _host.require("pyarrow").record_batch(self._as_cpu())
 
-        return pyarrow.record_batch(self._as_cpu())
-
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self.closed:
             return "<arrowdevice.RecordBatch: closed>"
         return f"<arrowdevice.RecordBatch: {self._rows} rows of {', '.join(self.names)} on {self.device}>"
 
 
-class Array(_DeviceArrays):
+class Array(_host.Column, _DeviceArrays, _SeenArrays):
     """An array: one column. Consumers take it by the Arrow PyCapsule interface, by DLPack, and, if CUDA can
     access the memory, by the CUDA Array Interface."""
 
@@ -289,24 +317,32 @@ class Array(_DeviceArrays):
         """The data type, as a text."""
         return self._ask(".describe_schema")
 
+    @overload
+    def __getitem__(self, which: slice) -> Self: ...
+    @overload
+    def __getitem__(self, which: int) -> Any: ...
     def __getitem__(self, which):
-        """Rows by a slice."""
-        if not isinstance(which, slice):
-            raise TypeError("an arrowdevice.Array has slices, and no single values: to_pyarrow() and numpy.from_dlpack() have")
-        return _rows(self, which)
+        """The value with an index, or rows by a slice."""
+        return _rows(self, which) if isinstance(which, slice) else self.value(which)
 
-    def to_pyarrow(self):
+    def to_pyarrow(self) -> pyarrow.Array:
         """A pyarrow.Array of the same memory, which the CPU must be able to access."""
         self._refuse_device()
-        import pyarrow
+        return _host.require("pyarrow").array(self._as_cpu())
 
-        return pyarrow.array(self._as_cpu())
-
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> tuple[int, int]:
         """The type and the number of the device."""
         return self._ask(".dlpack_device")
 
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None, **kwargs):
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """A capsule "dltensor_versioned", or "dltensor" for a consumer of before DLPack 1.0."""
         _refuse_unknown(kwargs)
         versioned = max_version is not None and tuple(max_version) >= (1, 0)
@@ -326,13 +362,13 @@ class Array(_DeviceArrays):
         return self._ask(".dlpack", versioned, stream, is_copied)
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> dict[str, Any]:
         """The dict of the CUDA Array Interface, version 3."""
         if self._device[0] not in CUDA_ACCESSIBLE:
             raise AttributeError(f"the memory is on {self.device}, which CUDA cannot access")
         return self._ask(".cuda_array", None)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<arrowdevice.Array: closed>" if self.closed else f"<arrowdevice.Array: {self._rows} {self.type} on {self.device}>"
 
 
@@ -343,14 +379,14 @@ def _rows(value, which):
     return value.slice(which.start or 0, which.stop)
 
 
-class RecordReader(_WithSchema, _Copies):
+class RecordReader(_host.Rows, _WithSchema, _Copies, _SeenStreams):
     """A stream of record batches, which is read once: by iteration (also "async for"), or by the consumer
     that takes it by the Arrow PyCapsule interface, of a device by __arrow_c_device_stream__, and if the
     CPU can access the memory also by __arrow_c_stream__."""
 
     __slots__ = ()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[RecordBatch]:
         return self
 
     def __next__(self) -> RecordBatch:
@@ -359,7 +395,7 @@ class RecordReader(_WithSchema, _Copies):
             raise StopIteration
         return batch
 
-    def __aiter__(self):
+    def __aiter__(self) -> AsyncIterator[RecordBatch]:
         return self
 
     async def __anext__(self) -> RecordBatch:
@@ -372,28 +408,27 @@ class RecordReader(_WithSchema, _Copies):
         """All batches that are left."""
         return self._ask(".read_all")
 
-    def for_cudf(self, *, lose_time_zones: bool = False):
+    def for_cudf(self, *, lose_time_zones: bool = False) -> Iterator[RecordBatch]:
         """An iterator of the batches that are left, each as its for_cudf() gives it: pylibcudf takes batches, and no
         device streams."""
         for batch in self:
             yield batch.for_cudf(lose_time_zones=lose_time_zones)
 
-    def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: Any) -> object:
         """A capsule "arrow_device_array_stream"."""
         self._check_requested(requested_schema, kwargs)
         return self._ask(".export", "device_stream")
 
-    def to_pyarrow(self):
+    def to_pyarrow(self) -> pyarrow.Table:
         """A pyarrow.Table of the batches that are left, in memory that the CPU must be able to access."""
         self._refuse_device()
-        import pyarrow
-
+        pyarrow = _host.require("pyarrow")
         # Batch by batch, so that signal handlers run between two. The end has the schema, and ends the reader.
         batches = [batch.to_pyarrow() for batch in self]
         end = pyarrow.table(self)
         return pyarrow.Table.from_batches([*batches, *end.to_batches()], end.schema)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self.closed:
             return "<arrowdevice.RecordReader: closed>"
         return f"<arrowdevice.RecordReader: {', '.join(self.names)} on {self.device}>"
@@ -406,7 +441,7 @@ def _host_class(base, *protocols):
 
 
 _HOST = {
-    "b": _host_class(RecordBatch, _HostArrays, _HostStreams),
+    "b": _host_class(RecordBatch, _HostBatches),
     "r": _host_class(RecordReader, _HostStreams),
     "a": _host_class(Array, _HostArrays),
     "s": Schema,

@@ -70,8 +70,6 @@ def test_arrays(batch):
         assert (len(array), array.type, array.device) == (3, "int64", "cpu")
         assert repr(array) == "<arrowdevice.Array: 3 int64 on cpu>"
         assert array.to_host().to_pyarrow() == BATCH["a"]
-        with pytest.raises(TypeError, match="has slices, and no single values"):
-            array[0]
 
 
 def test_schemas(ext, batch):

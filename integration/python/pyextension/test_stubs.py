@@ -1,11 +1,11 @@
 """Type checkers know the functions of a wheel: parameters, results and documentation."""
 
 import ast
-import sys
 import zipfile
 
 import pytest
 
+import checkers
 import wheels
 
 MAIN = '''// Command kinds has a function of each kind.
@@ -34,7 +34,7 @@ func init() {
 	pyextension.Func("Error", func() {})
 }
 '''
-# Each line is right but for those with a comment, which has the beginning of the error's code.
+# Each line is right but for those with a comment, which is the code of mypy's error.
 USES = """
 import asyncio
 import kinds
@@ -50,6 +50,11 @@ kinds.stream()  # call-arg
 batch, rows = kinds.batch(frame)
 d: kinds.RecordBatch = batch
 e: int = rows
+m: kinds.Array = batch["n"]
+n: kinds.RecordBatch = batch[1:3]
+o: kinds.Array = batch[1:3]  # assignment
+p: list[kinds.RecordBatch] = [part[1:] for part in a]
+pl.DataFrame(batch).equals(a.to_polars())
 kinds.batch(kinds.batch(batch)[0])
 kinds.batch([frame])  # arg-type
 f: kinds.Array = kinds.column(frame["n"])
@@ -84,21 +89,11 @@ def wheel(tmp_path_factory):
     return wheels.build(folder, folder, GOFLAGS="-mod=mod")
 
 
-def test_type_checker(wheel, tmp_path):
+def test_type_checkers(wheel, tmp_path):
     environment = wheels.Environment(tmp_path / "environment")
     environment.install(wheel)
     environment.see_peers()
-    (tmp_path / "uses.py").write_text(USES)
-    options = ["--strict", "--no-error-summary", "--cache-dir", tmp_path / "cache", "--python-executable", environment.python]
-    ran = wheels.attempt(sys.executable, "-m", "mypy", *options, "uses.py", cwd=tmp_path)
-    found = {}
-    for line in ran.stdout.splitlines():
-        place, _, text = line.partition(": error: ")
-        if text:
-            assert place.startswith("uses.py:"), line
-            found[int(place.split(":")[1])] = text.rsplit("[")[-1].rstrip("]")
-    wanted = {n: line.split("# ")[1] for n, line in enumerate(USES.split("\n"), 1) if "# " in line}
-    assert found == wanted, ran.stdout + ran.stderr
+    checkers.compare(USES, environment, tmp_path)
 
 
 def test_stubs(wheel):

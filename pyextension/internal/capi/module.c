@@ -277,16 +277,17 @@ static PyObject* beginner(PyObject* self, PyObject* const* arguments, Py_ssize_t
   return function_object(PyModule_GetState(self), arguments, count, (void*)begin_function);
 }
 
-/* bind(path, Object, wrap, errors, annotate, is_of_handler, main thread), once, before all others. */
+/* bind(path, Object, wrap, errors, annotate, is_of_handler, column_of, main thread), once, before all others. */
 static PyObject* bind(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   struct binding* b = PyModule_GetState(self);
-  if (count != 7) return PyErr_Format(py.type_error, "%zd arguments", count);
-  PyObject** members[] = {&b->path, &b->object_type, &b->wrap, &b->errors, &b->annotate, &b->is_of_handler};
+  if (count != 8) return PyErr_Format(py.type_error, "%zd arguments", count);
+  PyObject** members[] = {&b->path,     &b->object_type,   &b->wrap,     &b->errors,
+                          &b->annotate, &b->is_of_handler, &b->column_of};
   for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
     *members[i] = arguments[i];
     Py_IncRef(arguments[i]);
   }
-  arrowdevice_set_main_thread(PyLong_AsUnsignedLongLong(arguments[6]));
+  arrowdevice_set_main_thread(PyLong_AsUnsignedLongLong(arguments[7]));
   Py_IncRef(py.none);
   return py.none;
 }

@@ -12,7 +12,8 @@ struct binding {
   PyObject* errors;      /* the classes of exceptions by their names */
   PyObject* annotate;    /* adds a note to an exception that is not ours */
   PyObject* is_of_handler;
-  PyObject* path; /* of the library */
+  PyObject* column_of; /* what is handed over for a tensor */
+  PyObject* path;      /* of the library */
 };
 
 /* Objects and texts of Python that are the same in every module. */

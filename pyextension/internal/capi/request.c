@@ -589,9 +589,20 @@ static int fill_keys(void) {
   return 0;
 }
 
+static int put_arrow(struct request* r, const struct path* path, const enum protocol* order, PyObject* value, int any);
+
+/* A tensor, or what stands for an array of NumPy that DLPack cannot describe. */
+static int put_tensor_or_column(struct request* r, const struct path* path, PyObject* value) {
+  PyObject* column = PyObject_CallFunctionObjArgs(r->binding->column_of, value, NULL);
+  if (column == NULL) return -1;
+  int done = column == value ? put_tensor(r, path, value) : put_arrow(r, path, array_order, column, 0);
+  Py_DecRef(column);
+  return done;
+}
+
 static int put_protocol(struct request* r, const struct path* path, enum protocol p, PyObject* value,
                         PyObject* attribute, int any) {
-  if (p == P_TENSOR) return put_tensor(r, path, value);
+  if (p == P_TENSOR) return put_tensor_or_column(r, path, value);
   if (p == P_CUDA_ARRAY) return put_cuda_array(r, path, value, attribute);
   PyObject* made = PyObject_CallNoArgs(attribute);
   if (made == NULL) return -1;
