@@ -67,10 +67,11 @@ lint: cc ## formatting of Go and C, vet, fix, staticcheck, warnings of the C com
 format-c: ## the C and C++ sources, as .clang-format says
 	ci/format-c
 
-# -O2: only then does the compiler follow values, and warn of one that is used and was never set.
+# -O2: only then does the compiler follow values, and warn of one that is used and was never set. The extension of the benchmarks
+# needs the headers of Python, which not every machine has; its build has these warnings.
 cc: ## the warnings of the C compiler: cgo's own code does not compile with these flags, so ours is checked apart
 	mkdir -p build
-	for f in $$(find . -name '*.c' -not -name '*_windows.c' -not -path './build/*'); do \
+	for f in $$(find . -name '*.c' -not -name '*_windows.c' -not -path './build/*' -not -path './bench/python/*'); do \
 		compiler=$${CC:-gcc}; \
 		$$compiler -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wpedantic -Werror -c -o build/$${compiler##*/}.o $$f || exit 1; \
 	done
@@ -214,7 +215,7 @@ hammer: ## threads that share memory without a lock, again and again: on arm64, 
 # With BASE=revision, this library against itself at another revision. ARGS are arguments of the benchmark, such as
 # ARGS="-only import -columns 100".
 ifndef BASE
-bench: bench-peers ## side by side with other Arrow libraries (5 minutes or so); fails if a promised ratio does not hold
+bench: bench-peers bench-python ## side by side with other Arrow libraries (5 minutes or so); fails if a promised ratio does not hold
 	$(GO) run ./bench -check -out bench/results/latest.json $(ARGS)
 	$(GO) run ./bench -pages docs
 else
@@ -227,6 +228,9 @@ bench-quick: bench-peers ## the same in a minute: few turns, and batches of 1 an
 
 bench-peers: ## Arrow C++, nanoarrow and arrow-rs for the benchmarks: those that this machine can build
 	bench/peers/build.sh
+
+bench-python: ## the Python extensions that the benchmarks call: those that this machine can build
+	bench/python/build.sh >/dev/null
 
 clean: ## removes what the targets have built
 	rm -rf build

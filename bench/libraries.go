@@ -48,6 +48,9 @@ func loadLibraries(w io.Writer) {
 
 // missing reports whether a peer is a library that is not there.
 func missing(peer string) bool {
+	if slices.Contains(callPeers, peer) {
+		return !slices.Contains(callPeersThere, peer)
+	}
 	if !slices.Contains([]string{arrowCPP, nanoarrow, arrowRS}, peer) {
 		return false
 	}

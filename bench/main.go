@@ -1,6 +1,7 @@
 // Command bench measures this library side by side with others in one process, turn by turn:
 // arrow-go's cdata, a C program that does the same work with one malloc, and those that
-// bench/peers/build.sh has built: Arrow C++, nanoarrow and arrow-rs. It prints a table of ratios and
+// bench/peers/build.sh has built: Arrow C++, nanoarrow and arrow-rs. Calls from Python it measures beside C, PyO3,
+// nanobind and ctypes, which bench/python/build.sh has built. It prints a table of ratios and
 // writes them to a JSON file, from which docs/performance.md has its pictures. Quote the
 // ratios: single times depend on the machine and on the moment.
 //
@@ -56,7 +57,7 @@ func command() error {
 			return err
 		}
 	}
-	if *check && !promisesHold(os.Stdout, r.Results, func(p promise) []Result { return run(m, p.filter()) }) {
+	if *check && !promisesHold(os.Stdout, r.Results, measuredAgain(m)) {
 		return errBroken
 	}
 	return nil
@@ -70,8 +71,21 @@ func (r *report) more(m meter, f filter) {
 	if f.alone(endToEndName) {
 		r.Results = append(r.Results, measureEndToEnd(os.Stderr, m.rounds)...)
 	}
+	if f.alone(callsName) {
+		r.addCalls(measureCalls(os.Stderr, m))
+	}
 	if f.alone(liveName) {
 		r.Live = measureLive()
+	}
+}
+
+// measuredAgain measures what a promise is about.
+func measuredAgain(m meter) func(promise) []Result {
+	return func(p promise) []Result {
+		if isCall(p.operation) {
+			return measureCalls(os.Stderr, m, p.operation).Rows
+		}
+		return run(m, p.filter())
 	}
 }
 

@@ -16,6 +16,8 @@ var tables = map[string]func(report) string{
 	"cdata":      dropInTable,
 	"streams":    endToEndTable,
 	"live":       liveTable,
+	"calls":      callsTable,
+	"threads":    threadsTable,
 	"machine":    machineText,
 }
 
@@ -179,5 +181,9 @@ func machineText(r report) string {
 		peers = append(peers, name+" "+version)
 	}
 	slices.Sort(peers)
-	return fmt.Sprintf("Measured on %d cores (%s), with %s, beside %s.\n", r.Machine.Cores, r.Machine.CPU, r.Machine.Go, strings.Join(peers, ", "))
+	with := r.Machine.Go
+	if r.Machine.Python != "" {
+		with += " and Python " + r.Machine.Python
+	}
+	return fmt.Sprintf("Measured on %d cores (%s), with %s, beside %s.\n", r.Machine.Cores, r.Machine.CPU, with, strings.Join(peers, ", "))
 }

@@ -36,10 +36,11 @@ type report struct {
 
 // machine is where a report was made, and with which peers.
 type machine struct {
-	CPU   string            `json:"cpu"`
-	Cores int               `json:"cores"`
-	Go    string            `json:"go"`
-	Peers map[string]string `json:"peers"` // versions
+	CPU    string            `json:"cpu"`
+	Cores  int               `json:"cores"`
+	Go     string            `json:"go"`
+	Python string            `json:"python,omitempty"`
+	Peers  map[string]string `json:"peers"` // versions
 }
 
 func thisMachine() machine {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -32,6 +33,9 @@ func (r report) print(out io.Writer) {
 			l.Side, l.Columns, l.Exports, l.CBytes, l.GoBytes, l.GCMS, l.GCCPUMS, l.PauseUS, l.Export, l.Release)
 	}
 	w.Flush()
+	if slices.ContainsFunc(r.Results, func(row Result) bool { return isCall(row.Operation) }) {
+		fmt.Fprintf(out, "\n%s\n%s", callsTable(r), threadsTable(r))
+	}
 }
 
 // significant prints two digits of a ratio: more would promise too much.

@@ -1,0 +1,8 @@
+//go:build !cgo
+
+package main
+
+// Without cgo, the build fails in package abi with an error that names the remedy.
+import _ "github.com/arrowdevice/arrowdevice/internal/abi"
+
+func main() {}
