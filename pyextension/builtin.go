@@ -4,7 +4,6 @@ package pyextension
 
 import (
 	"runtime/debug"
-	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -15,49 +14,59 @@ import (
 	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
 )
 
-// builtins are the functions that the objects of the Python package are made of.
-var builtins map[string]func(*invocation) (any, error)
+// builtin is a function that the objects of the Python package are made of.
+type builtin struct {
+	name string
+	f    func(*invocation) (any, error)
+	wait bool // it may wait
+}
+
+// Those that never wait run on the thread of the caller, whose per-thread default stream they may use.
+var builtins = map[string]*builtin{}
 
 func init() {
-	builtins = map[string]func(*invocation) (any, error){
-		".functions":       describeFunctions,
-		".library":         describeLibrary,
-		".stats":           readStats,
-		".trace":           trace,
-		".live":            liveObjects,
-		".exit":            exit,
-		".export":          ofObject(export),
-		".requested":       ofObject(checkRequested),
-		".next":            ofReader(next),
-		".read_all":        ofReader(readWhole),
-		".column":          ofObject(column),
-		".slice":           ofObject(slice),
-		".names":           ofObject(names),
-		".describe_schema": ofObject(describeSchema),
-		".to_host":         ofObject(toHost),
-		".to_device":       ofObject(toDevice),
-		".synchronize":     ofObject(synchronize),
-		".for_cudf":        ofObject(forCuDF),
-		".from_cudf":       ofObject(fromCuDF),
-		".dlpack":          ofArray(exportTensor),
-		".dlpack_device":   ofArray(tensorDevice),
-		".cuda_array":      ofArray(exportCUDAArray),
+	for _, f := range []*builtin{
+		{".functions", describeFunctions, false},
+		{".library", describeLibrary, false},
+		{".stats", readStats, false},
+		{".trace", trace, false},
+		{".live", liveObjects, false},
+		{".exit", exit, false},
+		{".export", ofObject(export), true},
+		{".requested", ofObject(checkRequested), false},
+		{".next", ofReader(next), true},
+		{".read_all", ofReader(readWhole), true},
+		{".column", ofObject(column), false},
+		{".slice", ofObject(slice), false},
+		{".names", ofObject(names), false},
+		{".describe_schema", ofObject(describeSchema), false},
+		{".to_host", ofObject(toHost), true},
+		{".to_device", ofObject(toDevice), true},
+		{".synchronize", ofObject(synchronize), true},
+		{".for_cudf", ofObject(forCuDF), true},
+		{".from_cudf", ofObject(fromCuDF), true},
+		{".dlpack", ofArray(exportTensor), false},
+		{".dlpack_device", ofArray(tensorDevice), false},
+		{".cuda_array", ofArray(exportCUDAArray), false},
+	} {
+		builtins[f.name] = f
 	}
 }
 
-// waiting are the built-in functions that may wait. The others run on the thread of the caller,
-// whose per-thread default stream they may use.
-var waiting = []string{".next", ".read_all", ".to_host", ".to_device", ".synchronize", ".for_cudf", ".from_cudf"}
+func (f *builtin) run(sc *scope, r *results, args []any) (any, error) {
+	return f.f(&invocation{sc, r, args})
+}
 
-// waits reports whether a call may wait.
-func waits(name string, args []any) bool {
-	if name == ".export" && len(args) == 2 {
+func (f *builtin) called() string { return f.name }
+
+// waits is whether a call waits: an export does so for an event, to a form that has none.
+func (f *builtin) waits(args []any) bool {
+	if f.name == ".export" && len(args) == 2 {
 		form, _ := args[1].(string)
 		o, _ := args[0].(*source)
-		onCPU := o != nil && o.object != nil && o.object.deviceID().Type == device.CPU // without an event to wait for
-		return form == "array" && !onCPU
+		return form == "array" && (o == nil || o.object == nil || o.object.deviceID().Type != device.CPU)
 	}
-	return slices.Contains(waiting, name)
+	return f.wait
 }
 
 func describeFunctions(*invocation) (any, error) {

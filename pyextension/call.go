@@ -3,11 +3,11 @@
 package pyextension
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,14 +17,17 @@ import (
 
 func init() { capi.Serve(server{}) }
 
-// call is a call of a function.
+// call is a call of a function. What most calls need is in one piece of memory.
 type call struct {
-	name    string
+	f       callee
+	request requestReader
 	args    []any
-	sources []*source
-	scope   *scope
+	scope   scope
 	results results // the objects in the reply
 	reply   []byte
+
+	argsMemory  [4]any
+	replyMemory [64]byte
 
 	// Of a call that has a goroutine of its own.
 	number    int64
@@ -35,39 +38,43 @@ type call struct {
 	ended     uintptr // an object of Python that is called when the call has ended
 }
 
+// callee is a function of the library, or one that is built in.
+type callee interface {
+	run(*scope, *results, []any) (any, error)
+	// waits reports whether a call may wait for something that the end of its context ends.
+	waits(args []any) bool
+	called() string
+}
+
 // server implements capi.Server.
 type server struct{}
 
 func (server) Call(data []byte, caller capi.Caller, wait time.Duration) (int64, []byte) {
-	d := newRequest(data)
-	v, err := d.value()
-	name, args, err := split(v, err)
-	if err != nil {
-		d.discard()
-		return 0, refused(caller, err)
+	c := &call{}
+	if err := c.read(data); err != nil {
+		c.request.discard()
+		if caller.Ended != 0 {
+			capi.DropPythonObject(caller.Ended)
+		}
+		return 0, failure(err)
 	}
-	f, err := find(name, args)
-	if err != nil {
-		d.discard()
-		return 0, refused(caller, err)
-	}
-	c := &call{name: name, args: args, sources: d.sources, scope: newScope()}
+	c.scope.begin()
 	c.scope.thread = caller.Thread
-	c.results.scope = c.scope
+	c.results.scope = &c.scope
 	switch {
 	case caller.Ended != 0:
 		c.ended = caller.Ended
 		number := c.register()
-		c.start(f)
+		c.start()
 		return number, nil
-	case !f.waits:
-		c.perform(f)
+	case !c.f.waits(c.args):
+		c.perform()
 	case !caller.Main: // no signal interrupts this thread: only the end of the process ends the context
 		number := c.register()
-		c.perform(f)
+		c.perform()
 		lookup(number, true)
 	default:
-		c.start(f)
+		c.start()
 		if !c.wait(wait) {
 			return c.register(), nil
 		}
@@ -75,49 +82,47 @@ func (server) Call(data []byte, caller capi.Caller, wait time.Duration) (int64, 
 	return 0, c.take()
 }
 
-// refused is the reply to a request for no call.
-func refused(caller capi.Caller, err error) []byte {
-	if caller.Ended != 0 {
-		capi.DropPythonObject(caller.Ended)
+// read reads a request: a list of a name and arguments.
+func (c *call) read(data []byte) error {
+	d := &c.request
+	d.begin(data)
+	letters, n, err := d.list()
+	if err != nil || letters != wireList || n == 0 {
+		return cmp.Or(err, errNoFunction)
 	}
-	return failure(err)
-}
-
-func split(v any, err error) (string, []any, error) {
+	if letter, err := d.take(1); err != nil || letter[0] != wireString {
+		return cmp.Or(err, errNoFunction)
+	}
+	name, err := d.sized()
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	if list, ok := v.([]any); ok && len(list) > 0 {
-		if name, ok := list[0].(string); ok {
-			return name, list[1:], nil
+	c.args = c.argsMemory[:0]
+	for range n - 1 {
+		arg, err := d.value()
+		if err != nil {
+			return err
 		}
+		c.args = append(c.args, arg)
 	}
-	return "", nil, errors.New("request names no function")
+	c.f, err = find(name)
+	return err
 }
 
-// callee is a function of the library, or one that is built in.
-type callee struct {
-	run   func(*scope, *results, []any) (any, error)
-	waits bool // for something that the end of its context ends
-}
+var errNoFunction = errors.New("request names no function")
 
-func find(name string, args []any) (callee, error) {
-	if strings.HasPrefix(name, ".") {
-		f := builtins[name]
-		if f == nil {
-			return callee{}, fmt.Errorf("there is no built-in function %q: the library and the Python package are of different versions", name)
-		}
-		return callee{func(sc *scope, r *results, args []any) (any, error) { return f(&invocation{sc, r, args}) }, waits(name, args)}, nil
+func find(name []byte) (callee, error) {
+	if f := builtins[string(name)]; f != nil {
+		return f, nil
 	}
-	f := functions.find(name)
-	if f == nil {
-		return callee{}, fmt.Errorf("there is no function %q", name)
+	if f := functions.find(name); f != nil {
+		return f, nil
 	}
-	return callee{f.run, f.takesCtx}, nil
+	return nil, fmt.Errorf("there is no function %q: the library and the Python package may be of different versions", name)
 }
 
 // start runs the function on a goroutine: the thread of the caller may stop waiting for it.
-func (c *call) start(f callee) {
+func (c *call) start() {
 	c.done = make(chan struct{})
 	running.Add(1)
 	go func() {
@@ -125,32 +130,32 @@ func (c *call) start(f callee) {
 			running.Add(-1)
 			c.finish()
 		}()
-		c.perform(f)
+		c.perform()
 	}()
 }
 
 // perform runs the function on this goroutine.
-func (c *call) perform(f callee) {
+func (c *call) perform() {
 	defer c.close()
-	c.run(f)
+	c.run()
 }
 
 // run makes the reply of a function, in every case.
-func (c *call) run(f callee) {
+func (c *call) run() {
 	returned := false
 	defer func() {
 		if v := recover(); v != nil {
 			c.results.discard()
-			c.reply = panicked(c.name, v)
+			c.reply = panicked(c.f.called(), v)
 		} else if !returned { // which ends the process if the goroutine is that of a thread of Python
-			c.reply = failure(&exception{kind: "Panic", text: c.name + ": the function ended its goroutine with runtime.Goexit"})
+			c.reply = failure(&exception{kind: "Panic", text: c.f.called() + ": the function ended its goroutine with runtime.Goexit"})
 		}
 	}()
-	v, err := f.run(c.scope, &c.results, c.args)
+	v, err := c.f.run(&c.scope, &c.results, c.args)
 	returned = true
 	var e encoder
 	if err == nil {
-		e.data = make([]byte, 0, 64)
+		e.data = c.replyMemory[:0]
 		e.letter(wireResult)
 		err = e.value(v)
 	}
@@ -163,9 +168,6 @@ func (c *call) run(f callee) {
 
 // close releases the arguments. That panics if the function has released one that it borrowed.
 func (c *call) close() {
-	for _, s := range c.sources {
-		c.scope.defers(s.discard)
-	}
 	for !c.scope.closed() {
 		c.closeScope()
 	}
@@ -175,9 +177,14 @@ func (c *call) closeScope() {
 	defer func() {
 		if v := recover(); v != nil {
 			c.results.discard()
-			c.reply = panicked(c.name+": an argument was released that is borrowed", v)
+			c.reply = panicked(c.f.called()+": an argument was released that is borrowed", v)
 		}
 	}()
+	for len(c.request.sources) > 0 {
+		s := c.request.sources[0]
+		c.request.sources = c.request.sources[1:]
+		s.discard()
+	}
 	c.scope.close()
 }
 

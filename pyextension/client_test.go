@@ -27,8 +27,8 @@ func register(t *testing.T, name string, f any, opts ...Option) {
 	t.Cleanup(func() {
 		functions.mu.Lock()
 		defer functions.mu.Unlock()
-		functions.byName.Delete(name)
-		functions.all, functions.failed = nil, nil
+		functions.set(nil)
+		functions.failed = nil
 	})
 	require.NoError(t, Check())
 }
@@ -60,7 +60,7 @@ func readNext(t *testing.T, stream replied, rows int64) {
 }
 
 // request makes a request. Its arguments are values that encoder.value accepts, and arrows.
-func request(t *testing.T, name string, args ...any) []byte {
+func request(t testing.TB, name string, args ...any) []byte {
 	t.Helper()
 	var e encoder
 	e.count(wireList, len(args)+1)
@@ -136,8 +136,8 @@ func ask(t *testing.T, name string, args ...any) reply {
 	return decodeReply(t, data)
 }
 
-// exported is a record batch as ArrowDeviceArray and ArrowSchema in memory of C.
-func exported(t *testing.T, values ...int64) arrows {
+// newBatch is a batch of one column.
+func newBatch(t testing.TB, values ...int64) *cdevice.RecordBatch {
 	t.Helper()
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
@@ -145,6 +145,13 @@ func exported(t *testing.T, values ...int64) arrows {
 	b.Field(0).(*array.Int64Builder).AppendValues(values, nil)
 	batch, err := wrapped(b.NewRecordBatch())
 	require.NoError(t, err)
+	return batch
+}
+
+// exported is a record batch as ArrowDeviceArray and ArrowSchema in memory of C.
+func exported(t *testing.T, values ...int64) arrows {
+	t.Helper()
+	batch := newBatch(t, values...)
 	defer batch.Release()
 	return exportedObject(t, &object{kind: kindBatch, batch: batch})
 }

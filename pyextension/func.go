@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Option describes a function to Python.
@@ -77,15 +78,14 @@ func Func(name string, f any, opts ...Option) {
 	made, err := newFunction(name, f, opts)
 	functions.mu.Lock()
 	defer functions.mu.Unlock()
-	if err == nil && functions.find(name) != nil {
+	if err == nil && functions.find([]byte(name)) != nil {
 		err = errors.New("the name is registered twice")
 	}
 	if err != nil {
 		functions.failed = errors.Join(functions.failed, fmt.Errorf("pyextension.Func %q: %w", name, err))
 		return
 	}
-	functions.byName.Store(name, made)
-	functions.all = append(functions.all, made)
+	functions.set(append(functions.all, made))
 }
 
 // Check returns the errors of all wrong registrations by [Func] in this program, or nil.
@@ -102,13 +102,24 @@ type registry struct {
 	mu     sync.Mutex
 	all    []*function
 	failed error
-	byName sync.Map // of all
+	byName atomic.Pointer[map[string]*function] // of all; a map is never changed
 }
 
-func (r *registry) find(name string) *function {
-	f, _ := r.byName.Load(name)
-	found, _ := f.(*function)
-	return found
+func (r *registry) find(name []byte) *function {
+	if all := r.byName.Load(); all != nil {
+		return (*all)[string(name)]
+	}
+	return nil
+}
+
+// set replaces the functions. The caller holds mu.
+func (r *registry) set(all []*function) {
+	byName := map[string]*function{}
+	for _, f := range all {
+		byName[f.name] = f
+	}
+	r.all = all
+	r.byName.Store(&byName)
 }
 
 // function is a registered function.
@@ -249,7 +260,7 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 	if len(args) != len(f.params) {
 		return nil, typeErrorf("%s: %d arguments for %d parameters", f.name, len(args), len(f.params))
 	}
-	var in []reflect.Value
+	in := make([]reflect.Value, 0, len(args)+1)
 	if f.takesCtx {
 		in = append(in, reflect.ValueOf(sc.context()))
 	}
@@ -285,6 +296,10 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 	}
 	return tuple(values), nil
 }
+
+func (f *function) called() string { return f.name }
+
+func (f *function) waits([]any) bool { return f.takesCtx }
 
 // describe returns the function as Python learns of it.
 func (f *function) describe() dict {

@@ -93,7 +93,7 @@ func arrowConverter[T any](k kind, from func(*source, *scope) (T, error), to fun
 			if err == nil {
 				sc.borrowed = append(sc.borrowed, result)
 			}
-			return reflect.ValueOf(&result).Elem(), err
+			return reflect.ValueOf(result), err
 		},
 		to: func(r *results, v reflect.Value) (any, error) {
 			if isNil(v) {
@@ -170,6 +170,9 @@ func scalar[T any](python string, t reflect.Type, as func(any) (T, bool)) *conve
 			if !ok {
 				return reflect.Value{}, wrongType(python, v)
 			}
+			if reflect.TypeOf(v) == t {
+				return reflect.ValueOf(v), nil // which needs no memory
+			}
 			return reflect.ValueOf(value).Convert(t), nil
 		},
 		to: func(_ *results, v reflect.Value) (any, error) {
@@ -204,6 +207,9 @@ func float32Of(t reflect.Type, from func(*scope, any) (reflect.Value, error)) fu
 
 func integer(t reflect.Type) func(*scope, any) (reflect.Value, error) {
 	return func(_ *scope, v any) (reflect.Value, error) {
+		if reflect.TypeOf(v) == t {
+			return reflect.ValueOf(v), nil
+		}
 		to := reflect.New(t).Elem()
 		if n, ok := v.(uint64); ok {
 			if !to.CanUint() || to.OverflowUint(n) {

@@ -14,10 +14,14 @@ import (
 type scope struct {
 	thread uint64       // that waits for the call, as pthread_self has it
 	users  atomic.Int64 // the call, readers that it returned, streams of these that were exported
-	atEnd  []func()
+	atEnd  []releaser
 	// borrowed are the arguments that hold Arrow data: a result that is one of them is not owned by
 	// the caller yet.
 	borrowed []any
+
+	atEndMemory    [4]releaser
+	borrowedMemory [2]any
+
 	isClosed bool
 	parents  []*scope
 	sources  []*iterable // that readers of the call depend on, beside those of parents
@@ -30,8 +34,13 @@ type scope struct {
 
 func newScope() *scope {
 	s := &scope{}
-	s.users.Store(1)
+	s.begin()
 	return s
+}
+
+func (s *scope) begin() {
+	s.users.Store(1)
+	s.atEnd, s.borrowed = s.atEndMemory[:0], s.borrowedMemory[:0]
 }
 
 // context returns the context of the call.
@@ -87,17 +96,19 @@ func (s *scope) waitsFor(thread uint64) bool {
 	return slices.ContainsFunc(s.parents, func(p *scope) bool { return p.waitsFor(thread) })
 }
 
-// defers calls f at the end of the call.
-func (s *scope) defers(f func()) { s.atEnd = append(s.atEnd, f) }
+type releaser interface{ Release() }
 
-// close ends the call: it calls the deferred functions, the last first, as defer does. If one of them
+// defers releases v at the end of the call.
+func (s *scope) defers(v releaser) { s.atEnd = append(s.atEnd, v) }
+
+// close ends the call: it releases what was deferred, the last first, as defer does. If one of them
 // panics, the next close goes on behind it.
 func (s *scope) close() {
 	for len(s.atEnd) > 0 {
 		last := len(s.atEnd) - 1
-		f := s.atEnd[last]
+		v := s.atEnd[last]
 		s.atEnd = s.atEnd[:last]
-		f()
+		v.Release()
 	}
 	s.isClosed = true
 	s.drop()
@@ -106,10 +117,10 @@ func (s *scope) close() {
 func (s *scope) closed() bool { return s.isClosed }
 
 // owned returns a function that releases its argument at the end of the call.
-func owned[T interface{ Release() }](sc *scope) func(T, error) (T, error) {
+func owned[T releaser](sc *scope) func(T, error) (T, error) {
 	return func(v T, err error) (T, error) {
 		if err == nil {
-			sc.defers(v.Release)
+			sc.defers(v)
 		}
 		return v, err
 	}

@@ -44,6 +44,7 @@ type source struct {
 	column   bool  // with formDeviceStream and formStream
 	err      error // why it cannot be imported
 	object   *object
+	memory   *cMemory
 	schema   *abi.ArrowSchema      // moved, or nil
 	data     *abi.ArrowDeviceArray // the memory of the struct of the form, moved, or nil: it is the largest one
 	tensor   uintptr               // the producer's own struct, or 0
@@ -57,12 +58,18 @@ type source struct {
 type requestReader struct {
 	decoder
 	sources []*source // moved out of their C structs at once, also if reading fails
+
+	sourcesMemory [2]*source
 }
 
 func newRequest(data []byte) *requestReader {
-	d := &requestReader{decoder: decoder{data: data}}
-	d.arrow = func() (any, error) { return d.source() }
+	d := &requestReader{}
+	d.begin(data)
 	return d
+}
+
+func (d *requestReader) begin(data []byte) {
+	d.decoder, d.sources = decoder{data, d}, d.sourcesMemory[:0]
 }
 
 // discard releases the objects that no call has taken over.
@@ -167,19 +174,31 @@ func (c cStruct) move(from uintptr, to unsafe.Pointer) error {
 }
 
 func (s *source) moveSchema(from uintptr) error {
-	moved := new(abi.ArrowSchema)
-	err := schemaStruct.move(from, unsafe.Pointer(moved))
+	err := schemaStruct.move(from, unsafe.Pointer(&s.moved().schema))
 	if err == nil {
-		s.schema = moved
+		s.schema = &s.memory.schema
 	}
 	return err
 }
 
+// moved is the memory of structs of C. It is apart from the source, as C may have no pointers to memory with those of Go.
+func (s *source) moved() *cMemory {
+	if s.memory == nil {
+		s.memory = &cMemory{}
+	}
+	return s.memory
+}
+
+type cMemory struct {
+	schema abi.ArrowSchema
+	data   abi.ArrowDeviceArray
+}
+
+
 func (s *source) moveData(from uintptr) error {
-	moved := new(abi.ArrowDeviceArray)
-	err := cStructs[s.form].move(from, unsafe.Pointer(moved))
+	err := cStructs[s.form].move(from, unsafe.Pointer(&s.moved().data))
 	if err == nil {
-		s.data = moved
+		s.data = &s.memory.data
 	}
 	return err
 }
@@ -215,8 +234,10 @@ func (s *source) discard() {
 	if s.iterable != 0 {
 		s.iterable.Release()
 	}
-	*s = source{form: s.form, err: errors.New("the object was used before")}
+	*s = source{form: s.form, err: errUsed}
 }
+
+var errUsed = errors.New("the object was used before")
 
 func (s *source) recordReader(sc *scope) (*cdevice.RecordReader, error) {
 	r, err := s.importReader(sc)
@@ -262,6 +283,9 @@ func (s *source) recordBatch(sc *scope) (*cdevice.RecordBatch, error) {
 
 // explainColumn makes the error of a column, which was given for a table, one that a user of Python can read.
 func explainColumn(err error) error {
+	if err == nil {
+		return nil
+	}
 	var wrong *cdevice.FieldError
 	if errors.As(err, &wrong) && strings.HasSuffix(wrong.Field, "ArrowSchema.format") && fmt.Sprint(wrong.Want) == "+s" {
 		return &exception{kind: "TypeError", text: fmt.Sprintf("a column is no table or record batch (its format is %q)", fmt.Sprint(wrong.Got)), err: err}
@@ -380,7 +404,7 @@ func (s *source) hostReader(sc *scope) (array.RecordReader, error) {
 		return nil, errNotCPU
 	}
 	rdr := r.HostReader(sc.context(), nil)
-	sc.defers(rdr.Release)
+	sc.defers(rdr)
 	return rdr, nil
 }
 
@@ -422,7 +446,7 @@ func (s *source) table(sc *scope) (arrow.Table, error) {
 		return nil, err
 	}
 	t := array.NewTableFromRecords(rdr.Schema(), batches)
-	sc.defers(t.Release)
+	sc.defers(t)
 	return t, nil
 }
 

@@ -5,7 +5,6 @@ package pyextension
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,11 +39,7 @@ func TestCallsOfManyThreads(t *testing.T) {
 	t.Cleanup(func() {
 		functions.mu.Lock()
 		defer functions.mu.Unlock()
-		for name := range functions.byName.Range {
-			if strings.HasPrefix(name.(string), "another") {
-				functions.byName.Delete(name)
-			}
-		}
+		functions.set(nil)
 	})
 	echo, describe, exit := request(t, "echo", int64(7)), request(t, ".functions"), request(t, ".exit")
 	ends := func(req []byte) reply {

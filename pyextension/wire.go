@@ -55,7 +55,7 @@ type tuple []any
 // decoder reads values.
 type decoder struct {
 	data  []byte
-	arrow func() (any, error) // reads an Arrow object
+	arrow *requestReader // reads an Arrow object
 }
 
 // value reads the next value: nil, bool, int64, uint64, float64, string, []byte, []any, dict, or the result of arrow.
@@ -83,16 +83,28 @@ func (d *decoder) value() (any, error) {
 		b, err := d.sized()
 		return append([]byte{}, b...), err
 	case wireList, wireTuple:
-		return d.list()
+		return d.values()
 	case wireDict:
 		return d.dict()
 	case wireArrow:
-		return d.arrow()
+		if d.arrow != nil {
+			return d.arrow.source()
+		}
 	}
 	return nil, fmt.Errorf("request: unknown letter %q", letter)
 }
 
-func (d *decoder) list() ([]any, error) {
+// list reads the begin of a list: its letter, and how many values follow.
+func (d *decoder) list() (letter byte, n int, _ error) {
+	letters, err := d.take(1)
+	if err != nil {
+		return 0, 0, err
+	}
+	n, err = d.count()
+	return letters[0], n, err
+}
+
+func (d *decoder) values() ([]any, error) {
 	n, err := d.count()
 	list := make([]any, 0, n)
 	for range n {

@@ -24,24 +24,36 @@ static void* find(const char* name) {
 static void* find(const char* name) { return dlsym(RTLD_DEFAULT, name); }
 #endif
 
-/* Taking the lock while Python is finalizing ends the thread, or blocks it for ever. */
-static int finalizing(void) {
-  int (*is_finalizing)(void);
-  *(void**)&is_finalizing = find("Py_IsFinalizing"); /* since 3.13 */
-  if (!is_finalizing) *(void**)&is_finalizing = find("_Py_IsFinalizing");
-  return is_finalizing && is_finalizing();
+/* What was found: a search takes longer than the call. Nothing is kept while there is no Python, as one may be loaded
+ * later. */
+static int (*ensure)(void);
+static void (*release)(int);
+static int (*is_finalizing)(void);
+
+/* Threads that search at the same time find the same. */
+static int found(void) {
+  if (__atomic_load_n((void**)&release, __ATOMIC_ACQUIRE) != NULL) return 1;
+  void* finalizing = find("Py_IsFinalizing"); /* since 3.13 */
+  if (!finalizing) finalizing = find("_Py_IsFinalizing");
+  void *to_ensure = find("PyGILState_Ensure"), *to_release = find("PyGILState_Release");
+  if (!to_ensure || !to_release) return 0;
+  __atomic_store_n((void**)&is_finalizing, finalizing, __ATOMIC_RELAXED);
+  __atomic_store_n((void**)&ensure, to_ensure, __ATOMIC_RELAXED);
+  __atomic_store_n((void**)&release, to_release, __ATOMIC_RELEASE);
+  return 1;
 }
 
+enum { ABSENT = -1 }; /* no state of Python's */
+
 int cdevice_v0_gil_ensure(int* state) {
-  int (*ensure)(void);
-  *(void**)&ensure = find("PyGILState_Ensure");
-  if (ensure && finalizing()) return -1;
-  *state = ensure ? ensure() : 0;
+  *state = ABSENT;
+  if (!found()) return 0;
+  /* Taking the lock while Python is finalizing ends the thread, or blocks it for ever. */
+  if (is_finalizing && is_finalizing()) return -1;
+  *state = ensure();
   return 0;
 }
 
 void cdevice_v0_gil_release(int state) {
-  void (*release)(int);
-  *(void**)&release = find("PyGILState_Release");
-  if (release) release(state);
+  if (state != ABSENT) release(state);
 }

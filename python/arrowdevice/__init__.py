@@ -14,7 +14,7 @@ import os
 import sys
 import types
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if sys.version_info < (3, 10):
     # Its signal handlers do not run on a stack of their own, which the Go runtime needs: the process ends with a signal.
@@ -66,13 +66,18 @@ class Extension(types.ModuleType):
         functions = [_functions.define(library, d, self.__name__) for d in described]
         self.__dict__.update({f.__name__: f for f in functions})
         self.__all__ = [f.__name__ for f in functions]
+        self.__dict__["__getattr__"] = self._absent  # of the module, as one of the class makes every call slower
         self.__doc__ = f"Functions of the Go package {library.facts['module'] or library.path}."
         self._library = library
 
     def __dir__(self) -> list[str]:
         return [*self.__all__, "__all__", "__doc__", "__file__", "__name__", "__version__"]
 
-    def __getattr__(self, name: str) -> _Function:
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> _Function: ...
+
+    def _absent(self, name):
         raise AttributeError(f"{self.__name__} has no function {name!r}; it has {', '.join(self.__all__) or 'none'}")
 
     def __repr__(self):

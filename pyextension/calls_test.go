@@ -1,0 +1,46 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// registerCalls registers functions, and returns requests for them by the names of what is measured.
+func registerCalls(t testing.TB) map[string][]byte {
+	Func("empty", func() {})
+	Func("add", func(a, b int64) int64 { return a + b })
+	Func("rows", (*cdevice.RecordBatch).NumRows)
+	o := (&object{kind: kindBatch, batch: newBatch(t, 1, 2, 3)}).issue()
+	t.Cleanup(func() {
+		release(o.handle)
+		functions.set(nil)
+	})
+	return map[string][]byte{
+		"empty": request(t, "empty"), "add": request(t, "add", int64(1), int64(2)), "rows": request(t, "rows", own1(uint64(o.handle))),
+	}
+}
+
+// The Go half of calls from Python.
+func BenchmarkCall(b *testing.B) {
+	for name, req := range registerCalls(b) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				callInMain(req, 0)
+			}
+		})
+	}
+}
+
+// What a call needs is in one piece of memory; the rest is reflection's, and of a batch its source.
+func TestCallsAllocate(t *testing.T) {
+	most := map[string]float64{"empty": 1, "add": 5, "rows": 6}
+	for name, req := range registerCalls(t) {
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { callInMain(req, 0) }), most[name], name)
+	}
+}
