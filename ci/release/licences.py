@@ -6,7 +6,7 @@ from pathlib import Path
 
 from arrowdevice.build import golang
 
-package = golang.find("go", sys.argv[1])
+package = golang.find(sys.argv[1])
 for path, file in golang.licences(package):
     copy = Path(sys.argv[2], "licenses", path)
     copy.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ PAGE = wheels.ROOT / "docs" / "cookbook.md"
 # What needs a network, and what does the same without one.
 INSTEAD = {
     "git clone https://github.com/arrowdevice/arrowdevice": f"ln -s '{wheels.ROOT}' arrowdevice",
-    "pip install ../arrowdevice/python polars duckdb": "pip install --no-index ../arrowdevice-*.whl && python ../peers.py",
+    "pip install '../arrowdevice/python[build]' polars duckdb": "pip install --no-index ../arrowdevice-*.whl && python ../peers.py",
 }
 
 

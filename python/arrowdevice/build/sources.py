@@ -7,14 +7,14 @@ import re
 CLASSES = ("Array", "Cancelled", "Error", "Panic", "RecordBatch", "RecordReader", "Schema")
 
 
-def files(module, library, doc, functions):
-    """functions is what the library answers to .functions."""
+def files(library, version, doc, functions):
+    """The files of the module. functions is what the library answers to .functions."""
     names = sorted(function["name"] for function in functions)
     classes = [name for name in CLASSES if name not in names]
     return {
-        f"{module}/__init__.py": _module(library, doc, names, classes).encode(),
-        f"{module}/__init__.pyi": _stubs(doc, functions, classes).encode(),
-        f"{module}/py.typed": b"",
+        "__init__.py": _module(library, version, doc, names, classes),
+        "__init__.pyi": _stubs(doc, functions, classes),
+        "py.typed": "",
     }
 
 
@@ -27,7 +27,7 @@ def _docstring(text, indent=""):
     return f'{indent}"""{text}' + (f"\n{indent}" if len(lines) > 1 else "") + '"""'
 
 
-def _module(library, doc, names, classes):
+def _module(library, version, doc, names, classes):
     lines = [
         _docstring(doc or "Functions written in Go."),
         "",
@@ -41,6 +41,7 @@ def _module(library, doc, names, classes):
         *(f"{name} = _extension.{name}" for name in names),
         "",
         f"__all__ = {sorted([*names, *classes])!r}",
+        f"__version__ = {version!r}",
         "",
         "",
         "def __dir__():",
@@ -97,6 +98,8 @@ def _stubs(doc, functions, classes):
         "from typing import Any, Optional, Protocol, Union, type_check_only",
         "",
         *(f"from ._arrowdevice import {name} as {name}" for name in classes),
+        "",
+        "__version__: str",
         "",
         _ARGUMENTS,
     ]

@@ -1,82 +1,82 @@
-"""Makes a wheel: builds the library, asks it for its functions, and writes the archive."""
+"""Makes a wheel: builds the library, asks it for its functions, and hands the files to hatchling."""
 
-import json
-import subprocess
-import sys
+import shutil
 import tempfile
 from pathlib import Path
 
-from .. import __version__
-from . import archive, golang, sources, tags
-from .errors import BuildError
-from .project import metadata
+from hatchling.builders.wheel import WheelBuilder
+
+from . import functions, golang, project, sources, tags
 
 # The Python package, which a wheel has a copy of, without this one.
 _RUNTIME = Path(__file__).resolve().parent.parent
 _VENDORED = "_arrowdevice"
+# The folder of a project that has the package of an editable installation.
+EDITABLE = ".arrowdevice"
 
 
-def build(project, package, output, go="go"):
+def build(metadata, folder, output, go=None, target=None, editable=False):
     """The path of a wheel in the folder output, which is made."""
-    package = golang.find(go, package)
-    system, architecture = package.environment["GOOS"], package.environment["GOARCH"]
+    package = golang.find(folder, go, target)
     with tempfile.TemporaryDirectory() as temporary:
-        library = Path(temporary, f"lib{project.module}" + (".dylib" if system == "darwin" else ".so"))
-        golang.build(package, library, temporary)
-        tag = f"{tags.INTERPRETER}-{tags.platform(library, system, architecture)}"
-        files = _runtime(f"{project.module}/{_VENDORED}")
-        functions = _functions(library)
-        files[f"{project.module}/{library.name}"] = library.read_bytes()
-    if not project.summary:
-        project.summary = package.doc
-    files.update(sources.files(project.module, library.name, package.doc, functions))
-    info = f"{project.module}-{project.version}.dist-info"
-    files.update(_info(project, package, info, tag))
-    path = Path(output, f"{project.module}-{project.version}-{tag}.whl")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    archive.write(path, files, info)
+        contents, root = Path(temporary, "contents"), Path(temporary, "root")
+        tag = _package(metadata, package, contents / project.module(metadata), temporary)
+        licences = {path: Path(metadata.root, path) for path in metadata.core.license_files}
+        licences.update(golang.licences(package))
+        for path, file in licences.items():
+            copy = root / path
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        options = {"ignore-vcs": True}
+        if editable:
+            options["dev-mode-dirs"] = [str(_move(contents, Path(metadata.root, EDITABLE)))]
+        else:
+            options["force-include"] = {str(contents): "/"}
+        table = project.table_elsewhere(metadata, package.doc, licences)
+        builder = _Builder(str(root), config={"project": table, "tool": {"hatch": {"build": options}}})
+        builder.tag = tag
+        return Path(next(builder.build(directory=str(output), versions=["editable" if editable else "standard"])))
+
+
+class _Builder(WheelBuilder):
+    """With a tag that is known already."""
+
+    def get_default_tag(self):
+        return self.tag
+
+    def get_default_build_data(self):
+        return {**super().get_default_build_data(), "pure_python": False}
+
+
+def _package(metadata, package, folder, temporary):
+    """Writes the Python package to a folder, and returns the tag of its library."""
+    system, architecture = package.environment["GOOS"], package.environment["GOARCH"]
+    (folder / _VENDORED).mkdir(parents=True)
+    library = folder / f"lib{folder.name}{'.dylib' if system == 'darwin' else '.so'}"
+    golang.build(package, library, temporary)
+    tag = f"{tags.INTERPRETER}-{tags.platform(library, system, architecture, package.glibc)}"
+    described = functions.of(_loadable(package, library, temporary), _RUNTIME.parent)
+    for name, text in sources.files(library.name, metadata.version, package.doc, described).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for file in _RUNTIME.iterdir():
+        if file.suffix == ".py" or file.name == "py.typed":
+            shutil.copyfile(file, folder / _VENDORED / file.name)
+    return tag
+
+
+def _loadable(package, library, temporary):
+    """The library, or the same for this machine."""
+    here = golang.for_this_machine(package)
+    if here is package:
+        return library
+    path = Path(temporary, library.name)
+    golang.build(here, path, temporary)
     return path
 
 
-def _runtime(folder):
-    """The files of the Python package arrowdevice."""
-    return {f"{folder}/{file.name}": file.read_bytes() for file in _RUNTIME.iterdir() if file.is_file()}
-
-
-# The package answers into a file: Go code runs when a library is loaded, and may print.
-_LIST = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from arrowdevice import _library
-try:
-    functions = _library.load(sys.argv[2], None).ask(".functions")
-except ImportError as error:
-    sys.exit(str(error))
-with open(sys.argv[3], "w", encoding="utf-8") as answer:
-    json.dump(functions, answer)
-"""
-
-
-def _functions(library):
-    """The functions of a library, as it lists them. It is loaded in a process of its own: a Go runtime ends with its process."""
-    answer = library.with_suffix(".json")
-    command = [sys.executable, "-c", _LIST, _RUNTIME.parent, library, answer]
-    ran = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
-    if ran.returncode:
-        raise BuildError(f"the library cannot be loaded: {ran.stderr.strip() or ran.returncode}")
-    return json.loads(answer.read_text(encoding="utf-8"))
-
-
-def _info(project, package, info, tag):
-    """The files of the folder dist-info, but for RECORD."""
-    own = project.licences
-    if own is None:
-        own = golang.files_of_licence(package.folder) or golang.files_of_licence(package.module)
-    licences = {file.name: file.read_bytes() for file in own}
-    licences.update((path, file.read_bytes()) for path, file in golang.licences(package))
-    wheel = f"Wheel-Version: 1.0\nGenerator: arrowdevice.build {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
-    return {
-        f"{info}/METADATA": metadata(project, sorted(licences)).encode(),
-        f"{info}/WHEEL": wheel.encode(),
-        **{f"{info}/licenses/{path}": text for path, text in licences.items()},
-    }
+def _move(contents, folder):
+    """To a folder that git ignores. What it had before stays as it is for processes that have it loaded."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.move(contents, folder)
+    (folder / ".gitignore").write_text("*\n")
+    return folder
