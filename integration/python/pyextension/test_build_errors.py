@@ -70,7 +70,7 @@ def test_no_package_main():
 
 def test_pyextension_not_imported(package):
     refused = wheels.refusal(package())
-    assert refused.endswith("the library has no symbol arrowdevice_v1_*: the Go package does not import pyextension")
+    assert "the library has no symbol " in refused and refused.endswith(": the Go package does not import pyextension")
 
 
 def test_cgo_disabled(package):

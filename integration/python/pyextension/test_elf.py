@@ -64,7 +64,8 @@ def compiled(tmp_path):
     return compile
 
 
-ENTRY = "int arrowdevice_v1_call(void) { return 0; }\n"
+BEGIN = tags.ENTRIES[0]
+ENTRY = f"int {BEGIN}(void) {{ return 0; }}\n"
 
 
 @needs_linux
@@ -76,7 +77,7 @@ def test_old_symbols_are_manylinux_of_old(compiled):
 
 
 def needs(*versions, machine="EM_AARCH64", libraries=("libc.so.6",)):
-    return elf.Library(machine, libraries, frozenset(versions), frozenset({"arrowdevice_v1_call"}))
+    return elf.Library(machine, libraries, frozenset(versions), frozenset({BEGIN}))
 
 
 def test_library_for_another_machine_is_an_error():
@@ -100,14 +101,14 @@ def test_musl_is_an_error(name):
 @needs_linux
 @pytest.mark.skipif(platform.libc_ver()[1] < "2.34", reason="the symbol is of glibc 2.34")
 def test_new_symbol_is_manylinux_of_its_version(compiled):
-    code = ENTRY + "#include <pthread.h>\nint arrowdevice_v1_x(void) { return pthread_detach(pthread_self()); }\n"
+    code = ENTRY + f"#include <pthread.h>\nint {BEGIN}x(void) {{ return pthread_detach(pthread_self()); }}\n"
     assert tags.platform(compiled(code), "linux", "amd64") == "manylinux_2_34_x86_64"
 
 
 @needs_linux
 @pytest.mark.skipif(platform.libc_ver()[1] < "2.36", reason="the version is of glibc 2.36")
 def test_packed_relocations_are_manylinux_of_their_version(compiled):
-    code = ENTRY + "#include <stdio.h>\nint (*arrowdevice_v1_pointer)(const char *) = puts; void *arrowdevice_v1_x = &arrowdevice_v1_x;\n"
+    code = ENTRY + f"#include <stdio.h>\nint (*{BEGIN}pointer)(const char *) = puts; void *{BEGIN}x = &{BEGIN}x;\n"
     library = elf.read(compiled(code, "-Wl,-z,pack-relative-relocs", "-Wl,-Bsymbolic"))
     assert "GLIBC_ABI_DT_RELR" in library.versions
     assert tags.manylinux(library, "x86_64") == "manylinux_2_36_x86_64"
@@ -116,7 +117,7 @@ def test_packed_relocations_are_manylinux_of_their_version(compiled):
 @needs_linux
 def test_foreign_library_is_an_error_with_its_name(compiled):
     other = compiled("int other(void) { return 0; }", name="libother.so")
-    path = compiled(ENTRY + "int other(void); int arrowdevice_v1_x(void) { return other(); }", f"-L{other.parent}", "-lother", "-lm", "-Wl,--no-as-needed")
+    path = compiled(ENTRY + f"int other(void); int {BEGIN}x(void) {{ return other(); }}", f"-L{other.parent}", "-lother", "-lm", "-Wl,--no-as-needed")
     with pytest.raises(BuildError, match=r"needs libother\.so, which not every Linux has"):
         tags.platform(path, "linux", "amd64")
 
@@ -129,7 +130,7 @@ def test_visible_symbol_is_an_error_with_its_name(compiled):
 
 @needs_linux
 def test_library_without_pyextension_is_an_error(compiled):
-    with pytest.raises(BuildError, match=r"no symbol arrowdevice_v1_\*: the Go package does not import pyextension"):
+    with pytest.raises(BuildError, match=rf"no symbol {BEGIN}\*: the Go package does not import pyextension"):
         tags.platform(compiled("static int f(void) { return 0; }"), "linux", "amd64")
 
 

@@ -10,9 +10,9 @@ from .errors import BuildError
 _LIST = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from arrowdevice import _library
+import arrowdevice
 try:
-    functions = _library.load(sys.argv[2], None).ask(".functions")
+    functions = arrowdevice.load(sys.argv[2])._library.ask(".functions")
 except ImportError as error:
     sys.exit(str(error))
 with open(sys.argv[3], "w", encoding="utf-8") as answer:
