@@ -11,9 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "pyextension"
 GO = os.environ.get("GO", "go")
 # All that the library of a wheel shows to other libraries.
-ENTRIES = [
-    f"arrowdevice_v1_{name}" for name in ("call", "cancel", "free", "notify", "open_source", "own", "release", "take_capsules", "wait")
-]
+ENTRIES = ["PyInit_arrowdevice_v2"]
 
 
 def attempt(*command, timeout=600, **options):

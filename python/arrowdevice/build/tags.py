@@ -8,7 +8,7 @@ from . import elf
 from .errors import BuildError
 
 # How the symbols of the Go package pyextension begin, which are all that a library shows to others.
-ENTRIES = ("arrowdevice_v1_",)
+ENTRIES = ("PyInit_arrowdevice_v2",)
 
 LINUX = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "riscv64": "riscv64", "s390x": "s390x", "loong64": "loongarch64"}
 
