@@ -1,6 +1,8 @@
 """Signal handlers, and interrupts by them. Each test runs a program in a process of its own."""
 
 import signal
+import sys
+import threading
 import time
 
 import pytest
@@ -263,8 +265,7 @@ def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
         print("interrupted", flush=True)
     print(ext.add(1, 2))
     """
-    # polars handles SIGINT without SA_ONSTACK. Imported after the library, it ends the process if a thread of Go gets the signal.
-    with start(program, tmp_path, *STRICT, head="import polars\n" + LOADS) as process:
+    with start(program, tmp_path, *STRICT, head=f"{LOADS}\nimport polars\n") as process:
         try:
             assert process.stdout.readline() == "begun\n"
             time.sleep(0.2)  # until it reads; earlier is right too
@@ -275,3 +276,92 @@ def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
     assert process.returncode == 0, err
     assert rest.splitlines()[-2:] == ["interrupted", "3"], err
     assert rest.splitlines()[:-2] in ([], ["True"])
+
+
+# What a library of C does that installs a handler of its own, as polars does for SIGINT: without SA_ONSTACK.
+INSTALLS = """
+import ctypes, time
+
+class Action(ctypes.Structure):
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_uint8 * 128), ("flags", ctypes.c_int), ("restorer", ctypes.c_void_p)]
+
+SA_ONSTACK, NUMBER = 0x08000000, 10
+libc = ctypes.CDLL(None)
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: None)
+
+def action():
+    found = Action()
+    assert libc.sigaction(NUMBER, None, ctypes.byref(found)) == 0
+    return found
+
+def install():
+    plain = Action(ctypes.cast(handler, ctypes.c_void_p).value)
+    assert libc.sigaction(NUMBER, ctypes.byref(plain), None) == 0 and not action().flags & SA_ONSTACK
+    time.sleep(0.05)  # what has been asked for is not asked again at once
+"""
+ENTERS = {
+    "call": ("", "ext.add(1, 2)"),
+    "asyncio": ("import asyncio", "asyncio.run(ext.add.aio(1, 2))"),
+    "stream": ("reader = pa.RecordBatchReader.from_stream(ext.counters(1, 10))", "reader.read_next_batch()"),
+    "device stream": ("reader = Only(ext.counters(1, 10))", "ext.count(reader)"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the struct is that of Linux")
+@pytest.mark.parametrize("name", ENTERS)
+def test_handlers_of_others_get_a_stack(name, tmp_path):
+    """They would destroy the memory of Go: they run on the stack of a goroutine without it."""
+    before, enter = ENTERS[name]
+    program = f"""
+    class Only:
+        def __init__(self, of):
+            self.__arrow_c_device_stream__ = of.__arrow_c_device_stream__
+
+    {before}
+    install()
+    {enter}
+    assert action().flags & SA_ONSTACK
+    assert action().handler == ctypes.cast(handler, ctypes.c_void_p).value
+    print("done")
+    """
+    assert ended(program, tmp_path, head=LOADS + INSTALLS) == (0, "done\n", "")
+
+
+def test_interrupts_with_polars_imported_later(tmp_path):
+    """Its handler of SIGINT lacks SA_ONSTACK."""
+    program = """
+    import polars, time
+
+    def work():
+        ext.sleep(1)
+        ext.add(1, 2)
+        ext.count([BATCH] * 10)
+        polars.DataFrame(ext.counters(10, 10))
+        print("works", flush=True)
+        time.sleep(0.001)
+
+    def repeat(depth):  # an interrupt may come between two instructions of a handler, so there is one behind it
+        while True:
+            try:
+                repeat(depth - 1) if depth else work()
+            except (KeyboardInterrupt, polars.exceptions.ComputeError):
+                pass
+
+    repeat(5)
+    """
+    with start(program, tmp_path) as process:
+        lines = []
+        reading = threading.Thread(target=lambda: lines.extend(process.stdout))
+        try:
+            assert process.stdout.readline() == "works\n"
+            reading.start()
+            for _ in range(300):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.003)
+            seen, deadline = len(lines), time.monotonic() + PATIENCE
+            while process.poll() is None and len(lines) == seen and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert process.poll() is None and len(lines) > seen
+        finally:
+            process.kill()
+            reading.join()
