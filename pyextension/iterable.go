@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -120,6 +121,8 @@ func (it *iterable) next() (*cdevice.RecordBatch, error) {
 func (it *iterable) nextItem() (*cdevice.RecordBatch, error) {
 	item := it.source.Next(&it.running)
 	switch {
+	case item.Failed && item.Code == syscall.ECANCELED:
+		return nil, errEnded
 	case item.Failed && item.Exception == 0:
 		return nil, errInterrupted
 	case item.Failed:
@@ -153,6 +156,8 @@ func (it *iterable) nextItem() (*cdevice.RecordBatch, error) {
 	}
 	return b, nil
 }
+
+var errEnded = fmt.Errorf("the interpreter of the source has ended: %w", syscall.ECANCELED)
 
 // take imports an item.
 func (it *iterable) take(s *source) (*cdevice.RecordBatch, error) {

@@ -194,7 +194,6 @@ type cMemory struct {
 	data   abi.ArrowDeviceArray
 }
 
-
 func (s *source) moveData(from uintptr) error {
 	err := cStructs[s.form].move(from, unsafe.Pointer(&s.moved().data))
 	if err == nil {

@@ -86,7 +86,7 @@ void python_interrupt(PyObject* exception) {
     python_raise_later(exception);
     return;
   }
-  if (interrupt != NULL) Py_DecRef(interrupt);
+  Py_DecRef(interrupt);
   interrupt = exception;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../../../internal/abi/abi.h"
-#include "gil.h"
+#include "request.h"
 
 struct constants py;
 
@@ -50,7 +50,7 @@ int constants_fill(void) {
       return -1;
     }
   }
-  PyObject* capsule = capsule_of_call(0);
+  PyObject* capsule = protocols_fill() ? NULL : capsule_of_call(0);
   if (capsule == NULL) return -1;
   py.capsule_type = capsule->type;
   Py_IncRef(py.capsule_type);
@@ -105,12 +105,12 @@ static PyObject* perform(const struct binding* b, struct request* r) {
     state = PyEval_SaveThread();
     arrowdevice_cancel((uint64_t)number);
     PyEval_RestoreThread(state);
-    if (interrupt != NULL) Py_DecRef(interrupt);
+    Py_DecRef(interrupt);
     return NULL;
   }
   PyObject* result = reply_decode(b, &reply);
   if (interrupt == NULL) return result;
-  if (result != NULL) Py_DecRef(result);
+  Py_DecRef(result);
   PyErr_Clear();
   python_set_exception(interrupt);
   return NULL;
@@ -256,25 +256,26 @@ static struct function* function_new(const struct binding* b, PyObject* name, Py
   return f;
 }
 
-static PyObject* function_object(const struct binding* b, PyObject* const* arguments, Py_ssize_t count, void* called) {
+static PyObject* function_object(const struct binding* b, PyObject* const* arguments, Py_ssize_t count,
+                                 python_fastcall called) {
   if (count != 2) return PyErr_Format(py.type_error, "%zd arguments", count);
   struct function* f = function_new(b, arguments[0], arguments[1]);
   if (f == NULL) return NULL;
-  f->method = (struct python_method){f->name, called, PYTHON_FASTCALL, NULL};
+  f->method = (struct python_method){f->name, {called}, PYTHON_FASTCALL, NULL};
   PyObject* self = PyCapsule_New(f, function_name, NULL);
   PyObject* made = self ? PyCFunction_NewEx(&f->method, self, NULL) : NULL;
-  if (self != NULL) Py_DecRef(self);
+  Py_DecRef(self);
   return made;
 }
 
 /* function(name, parameters): a function of Go, with pairs of the names and annotations of its parameters. */
 static PyObject* function(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  return function_object(PyModule_GetState(self), arguments, count, (void*)call_function);
+  return function_object(PyModule_GetState(self), arguments, count, call_function);
 }
 
 /* beginner(name, parameters): begin of the same function. */
 static PyObject* beginner(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  return function_object(PyModule_GetState(self), arguments, count, (void*)begin_function);
+  return function_object(PyModule_GetState(self), arguments, count, begin_function);
 }
 
 /* bind(path, Object, wrap, errors, annotate, is_of_handler, column_of, main thread), once, before all others. */
@@ -308,16 +309,16 @@ static PyObject* sources(PyObject* self, PyObject* unused) {
 }
 
 static struct python_method methods[] = {
-    {"bind", (void*)bind, PYTHON_FASTCALL, NULL},
-    {"ask", (void*)ask, PYTHON_FASTCALL, NULL},
-    {"begin_ask", (void*)begin_ask, PYTHON_FASTCALL, NULL},
-    {"function", (void*)function, PYTHON_FASTCALL, NULL},
-    {"beginner", (void*)beginner, PYTHON_FASTCALL, NULL},
-    {"finish", (void*)finish, PYTHON_ONE_ARGUMENT, NULL},
-    {"cancel", (void*)cancel, PYTHON_ONE_ARGUMENT, NULL},
-    {"count_fields", (void*)count_fields, PYTHON_ONE_ARGUMENT, NULL},
-    {"sources", (void*)sources, PYTHON_NO_ARGUMENTS, NULL},
-    {NULL, NULL, 0, NULL},
+    {"bind", {bind}, PYTHON_FASTCALL, NULL},
+    {"ask", {ask}, PYTHON_FASTCALL, NULL},
+    {"begin_ask", {begin_ask}, PYTHON_FASTCALL, NULL},
+    {"function", {function}, PYTHON_FASTCALL, NULL},
+    {"beginner", {beginner}, PYTHON_FASTCALL, NULL},
+    {"finish", {.one = finish}, PYTHON_ONE_ARGUMENT, NULL},
+    {"cancel", {.one = cancel}, PYTHON_ONE_ARGUMENT, NULL},
+    {"count_fields", {.one = count_fields}, PYTHON_ONE_ARGUMENT, NULL},
+    {"sources", {.one = sources}, PYTHON_NO_ARGUMENTS, NULL},
+    {NULL, {NULL}, 0, NULL},
 };
 
 static int fill_module(PyObject* module) {
@@ -330,7 +331,7 @@ static int fill_module(PyObject* module) {
   return constants_fill();
 }
 
-static struct python_slot slots[] = {{PYTHON_EXEC, (void*)fill_module}, {0, NULL}};
+static struct python_slot slots[] = {{PYTHON_EXEC, fill_module}, {0, NULL}};
 
 static struct python_module definition = {
     {1, NULL}, NULL, NULL, NULL, "arrowdevice_v2", NULL, sizeof(struct binding), methods, slots, NULL, NULL, NULL,

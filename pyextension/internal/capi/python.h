@@ -13,16 +13,22 @@ typedef struct python_object {
 
 typedef intptr_t Py_ssize_t;
 
+/* A function of C as one of Python, by the flag that says how it is called. */
+typedef PyObject* (*python_fastcall)(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
+
 struct python_method {
   const char* name;
-  void* function;
+  union {
+    python_fastcall many;
+    PyObject* (*one)(PyObject* self, PyObject* argument);
+  } function;
   int flags;
   const char* doc;
 };
 
 struct python_slot {
   int slot;
-  void* value;
+  int (*exec)(PyObject* module);
 };
 
 struct python_module {

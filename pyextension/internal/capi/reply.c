@@ -49,7 +49,7 @@ static PyObject* take_object(struct reader* r) {
   }
   PyObject* arguments = Py_BuildValue("(sNiLL)", kind, owner, (int)device_type, (long long)device_id, (long long)rows);
   PyObject* made = arguments ? PyObject_Call(r->binding->wrap, arguments, NULL) : NULL;
-  if (arguments != NULL) Py_DecRef(arguments);
+  Py_DecRef(arguments);
   return made;
 }
 
@@ -78,7 +78,7 @@ static PyObject* take_list(struct reader* r, int tuple) {
     }
   }
   if (!r->failed) return all;
-  if (all != NULL) Py_DecRef(all);
+  Py_DecRef(all);
   return NULL;
 }
 
@@ -90,11 +90,11 @@ static PyObject* take_dict(struct reader* r) {
     PyObject* key = take_text(r);
     PyObject* value = take_value(r);
     if (key == NULL || value == NULL || PyDict_SetItem(all, key, value)) r->failed = 1;
-    if (key != NULL) Py_DecRef(key);
-    if (value != NULL) Py_DecRef(value);
+    Py_DecRef(key);
+    Py_DecRef(value);
   }
   if (!r->failed) return all;
-  if (all != NULL) Py_DecRef(all);
+  Py_DecRef(all);
   return NULL;
 }
 
@@ -142,9 +142,9 @@ static void raise_error(struct reader* r) {
                                      : Py_BuildValue("(O)", text);
   PyObject* error = arguments && class ? PyObject_Call(class, arguments, NULL) : NULL;
   if (error != NULL) python_set_exception(error);
-  if (arguments != NULL) Py_DecRef(arguments);
-  if (kind != NULL) Py_DecRef(kind);
-  if (text != NULL) Py_DecRef(text);
+  Py_DecRef(arguments);
+  Py_DecRef(kind);
+  Py_DecRef(text);
 }
 
 /* Raises an exception of a source in Python, which the reply owns, with a note. */
@@ -155,9 +155,9 @@ static void raise_of_source(struct reader* r) {
   PyObject* text = take_text(r);
   PyObject* note = text ? PyUnicode_FromFormat("raised by a source, which Go read: %U", text) : NULL;
   PyObject* done = note ? PyObject_CallFunctionObjArgs(r->binding->annotate, error, note, NULL) : NULL;
-  if (done != NULL) Py_DecRef(done);
-  if (note != NULL) Py_DecRef(note);
-  if (text != NULL) Py_DecRef(text);
+  Py_DecRef(done);
+  Py_DecRef(note);
+  Py_DecRef(text);
   PyErr_Clear();
   python_set_exception(error);
 }

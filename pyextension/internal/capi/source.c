@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gil.h"
-#include "module.h"
+#include "request.h"
 
 struct arrowdevice_source {
   const struct binding* binding;
@@ -38,7 +37,7 @@ void source_free(struct arrowdevice_source* s) {
   alive--;
   objects_drop(&s->kept);
   Py_DecRef(s->iterator);
-  if (s->iterable != NULL) Py_DecRef(s->iterable);
+  Py_DecRef(s->iterable);
   free(s);
 }
 
@@ -54,10 +53,10 @@ char* describe_exception(PyObject* exception) {
     PyObject* whole =
         PyObject_IsTrue(text) == 1 ? PyUnicode_FromFormat("%U: %U", name, text) : PyUnicode_FromFormat("%U", name);
     encoded = whole ? PyUnicode_AsEncodedString(whole, "utf-8", "backslashreplace") : NULL;
-    if (whole != NULL) Py_DecRef(whole);
+    Py_DecRef(whole);
   }
-  if (name != NULL) Py_DecRef(name);
-  if (text != NULL) Py_DecRef(text);
+  Py_DecRef(name);
+  Py_DecRef(text);
   char *data, *copy = NULL;
   Py_ssize_t size;
   if (encoded != NULL && PyBytes_AsStringAndSize(encoded, &data, &size) == 0) copy = malloc((size_t)size + 1);
@@ -66,7 +65,7 @@ char* describe_exception(PyObject* exception) {
     for (Py_ssize_t i = 0; i < size; i++)
       if (copy[i] == '\0') copy[i] = ' '; /* C ends a text there */
   }
-  if (encoded != NULL) Py_DecRef(encoded);
+  Py_DecRef(encoded);
   PyErr_Clear();
   return copy;
 }
@@ -90,7 +89,7 @@ static void fail(struct arrowdevice_source* s, struct arrowdevice_item* out) {
   if (arrowdevice_on_main_thread()) {
     PyObject* answer = PyObject_CallFunctionObjArgs(s->binding->is_of_handler, exception, NULL);
     int is_of_handler = answer != NULL && PyObject_IsTrue(answer) == 1;
-    if (answer != NULL) Py_DecRef(answer);
+    Py_DecRef(answer);
     PyErr_Clear();
     if (is_of_handler) {
       out->code = EINTR;
@@ -108,7 +107,7 @@ static int put_schema(struct arrowdevice_source* s, struct request* r) {
   PyObject* schema = get_optional(s->iterable, py.schema);
   PyObject* method = schema ? PyObject_GetAttrString(schema, "__arrow_c_schema__") : NULL;
   if (method == NULL) {
-    if (schema != NULL) Py_DecRef(schema);
+    Py_DecRef(schema);
     PyErr_Clear();
     PyErr_Format(py.value_error, "source: has no items, and no attribute schema: its schema is not known");
     return -1;
@@ -150,7 +149,7 @@ void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, str
     while (r.kept.count > 0 && objects_add(&s->kept, r.kept.at[--r.kept.count]) == 0) {
     }
   }
-  if (s->iterable != NULL) Py_DecRef(s->iterable);
+  Py_DecRef(s->iterable);
   s->iterable = NULL;
   request_end(&r);
   python_leave(&state);
@@ -172,7 +171,7 @@ void arrowdevice_source_release(struct arrowdevice_source* s) {
   struct python_state state;
   if (!python_enter(&state)) return;
   PyObject* closed = is_generator(s->iterator) ? PyObject_CallMethod(s->iterator, "close", NULL) : NULL;
-  if (closed != NULL) Py_DecRef(closed);
+  Py_DecRef(closed);
   if (PyErr_Occurred()) {
     struct arrowdevice_item failure = {0};
     fail(s, &failure);
