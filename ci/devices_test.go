@@ -44,7 +44,7 @@ func TestDeviceTypesHaveTheNamesOfTheHeader(t *testing.T) {
 // devicesInPython is the names of the devices with number 1 of n types, as the Python package has them.
 func devicesInPython(t *testing.T, n int) []string {
 	t.Helper()
-	program := fmt.Sprintf("import runpy\nname = runpy.run_path('../python/arrowdevice/_structs.py')['device_name']\n"+
+	program := fmt.Sprintf("import runpy\nname = runpy.run_path('../python/arrowdevice/_devices.py')['device_name']\n"+
 		"print(*(name(i, 1) for i in range(%d)))", n)
 	out, err := exec.Command("python3", "-c", program).CombinedOutput()
 	require.NoError(t, err, "%s", out)
