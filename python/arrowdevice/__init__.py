@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
 
 if sys.version_info < (3, 10):
     # Its signal handlers do not run on a stack of their own, which the Go runtime needs: the process ends with a signal.
@@ -44,13 +42,19 @@ def _publish(module, names):
 _publish(__name__, ["Array", "Cancelled", "Error", "Panic", "RecordBatch", "RecordReader", "Schema"])
 
 
-class _Function(Protocol):
-    """What type checkers know of a function of a library that has no stubs."""
+TYPE_CHECKING = False  # which checkers take for true: to import typing takes longer than all the rest
 
-    __name__: str
-    aio: Callable[..., Awaitable[Any]]
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any, Protocol
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    class _Function(Protocol):
+        """What type checkers know of a function of a library that has no stubs."""
+
+        __name__: str
+        aio: Callable[..., Awaitable[Any]]
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class Extension(types.ModuleType):

@@ -7,10 +7,12 @@ import importlib
 import operator
 import reprlib
 import sys
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # see __init__.py
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     import numpy
     import pandas

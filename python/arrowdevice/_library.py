@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import importlib.machinery
-import importlib.util
 import os
 import threading
 import time
@@ -67,7 +66,7 @@ class Library:
 def _import(path):
     try:
         loader = importlib.machinery.ExtensionFileLoader(_MODULE, path)
-        module = importlib.util.module_from_spec(importlib.util.spec_from_file_location(_MODULE, path, loader=loader))
+        module = loader.create_module(importlib.machinery.ModuleSpec(_MODULE, loader, origin=path))
         loader.exec_module(module)
     except ImportError as e:
         reason = f"cannot be loaded: {e}"

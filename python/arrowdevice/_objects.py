@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, overload
 
 from . import _host
 from ._devices import CPU, CPU_ACCESSIBLE, CUDA_ACCESSIBLE, device_name
 
+TYPE_CHECKING = False  # see __init__.py
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from typing import Any, overload
 
     import pyarrow
     from typing_extensions import Self
@@ -280,13 +282,18 @@ class RecordBatch(_host.Rows, _WithSchema, _DeviceArrays, _SeenBatches):
         """All columns."""
         return [self.column(i) for i in range(self.num_columns)]
 
-    @overload
-    def __getitem__(self, which: slice) -> Self: ...
-    @overload
-    def __getitem__(self, which: int | str) -> Array: ...
-    def __getitem__(self, which):
-        """A column by its index or name, or rows by a slice."""
-        return _rows(self, which) if isinstance(which, slice) else self.column(which)
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, which: slice) -> Self: ...
+        @overload
+        def __getitem__(self, which: int | str) -> Array: ...
+
+    else:
+
+        def __getitem__(self, which):
+            """A column by its index or name, or rows by a slice."""
+            return _rows(self, which) if isinstance(which, slice) else self.column(which)
 
     def __iter__(self) -> Iterator[Array]:
         return iter(self.columns)
@@ -317,13 +324,18 @@ class Array(_host.Column, _DeviceArrays, _SeenArrays):
         """The data type, as a text."""
         return self._ask(".describe_schema")
 
-    @overload
-    def __getitem__(self, which: slice) -> Self: ...
-    @overload
-    def __getitem__(self, which: int) -> Any: ...
-    def __getitem__(self, which):
-        """The value with an index, or rows by a slice."""
-        return _rows(self, which) if isinstance(which, slice) else self.value(which)
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, which: slice) -> Self: ...
+        @overload
+        def __getitem__(self, which: int) -> Any: ...
+
+    else:
+
+        def __getitem__(self, which):
+            """The value with an index, or rows by a slice."""
+            return _rows(self, which) if isinstance(which, slice) else self.value(which)
 
     def to_pyarrow(self) -> pyarrow.Array:
         """A pyarrow.Array of the same memory, which the CPU must be able to access."""
