@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -25,15 +26,18 @@ type iterable struct {
 	scope   *scope // of what was imported for inner
 	schema  *arrow.Schema
 	device  device.Type
-	failed  *sourceError // whose exception is dropped with the source
+
+	mu     sync.Mutex
+	failed *sourceError // whose exception is dropped with the scope of the call: a reader may end before its error is asked for
+	over   bool         // that scope has ended
 }
 
 // newIterable makes a reader of a source, which it takes over. It reads the first item for the schema.
 func newIterable(source capi.Source, sc *scope) (*cdevice.RecordReader, error) {
 	it := &iterable{source: source}
 	first, err := it.next()
+	sc.sources = append(sc.sources, it)
 	if err != nil && err != io.EOF {
-		it.failed = nil // its exception is that of the call
 		it.release()
 		return nil, err
 	}
@@ -44,7 +48,6 @@ func newIterable(source capi.Source, sc *scope) (*cdevice.RecordReader, error) {
 	} else {
 		it.device = device.CPU
 	}
-	sc.sources = append(sc.sources, it)
 	r, err := cdevice.NewRecordReaderFunc(context.Background(), it.schema, it.device, func(context.Context) (*cdevice.RecordBatch, error) {
 		if b, err := takeFirst(&rest); err == nil {
 			return b, nil
@@ -126,12 +129,7 @@ func (it *iterable) nextItem() (*cdevice.RecordBatch, error) {
 	case item.Failed && item.Exception == 0:
 		return nil, errInterrupted
 	case item.Failed:
-		if it.failed != nil {
-			it.failed.drop()
-		}
-		it.failed = &sourceError{text: item.Text, code: item.Code}
-		it.failed.exception.Store(item.Exception)
-		return nil, it.failed
+		return nil, it.fail(item)
 	case len(item.Encoded) == 0:
 		return nil, io.EOF
 	}
@@ -195,10 +193,29 @@ func (it *iterable) endItem() {
 
 func (it *iterable) release() {
 	it.endItem()
+	it.source.Release()
+}
+
+func (it *iterable) fail(item capi.Item) *sourceError {
+	err := &sourceError{text: item.Text, code: item.Code}
+	err.exception.Store(item.Exception)
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	it.failed = err
+	if it.over {
+		err.drop()
+	}
+	return err
+}
+
+// forget drops the exception that the source has raised or will raise, unless it was taken.
+func (it *iterable) forget() {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	it.over = true
 	if it.failed != nil {
 		it.failed.drop()
 	}
-	it.source.Release()
 }
 
 // drop drops the exception, unless it was taken.

@@ -71,6 +71,9 @@ func (s *scope) drop() {
 		return
 	}
 	s.end()
+	for _, source := range s.sources {
+		source.forget()
+	}
 	for _, p := range s.parents {
 		p.drop()
 	}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import abi
+from streams import on_threads
 
 BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
 EMPTY = pa.chunked_array([], pa.int64())
@@ -352,3 +353,110 @@ def test_arguments_are_given_back_if_the_call_is_not_made(ext):
     for tensor in tensors:
         with ext.echo_array(tensor) as array:
             assert array.to_pyarrow().to_pylist() == [0, 1, 2]
+
+
+class Shared:
+    """A producer that returns the same tensor each time."""
+
+    def __init__(self):
+        self.values = numpy.arange(10.0)
+        self.capsule = self.values.__dlpack__(max_version=(1, 0))
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+
+def test_capsules_are_taken_once_in_a_call(ext):
+    tensor, capsules = Shared(), BATCH.__arrow_c_array__()
+    with pytest.raises(ValueError, match=r"echo: argument value\[1\]: __dlpack__ returned .*'used_dltensor_versioned'.*consumed before"):
+        ext.echo([tensor, tensor])
+    batch = Fake(__arrow_c_array__=lambda: capsules)
+    with pytest.raises(ValueError, match=r"echo_batches: argument batches\[1\]: the ArrowSchema was consumed or released before"):
+        ext.echo_batches([batch, batch])
+    assert ext.host_rows(batch) == 3, "the call was not made"
+    with ext.echo_array(tensor) as column:
+        assert column.to_pyarrow().to_pylist() == tensor.values.tolist()
+
+
+def test_code_of_a_later_argument_finds_them_consumed(ext):
+    tensor, found = Shared(), []
+
+    def other():
+        found.append(abi.capsule_name(tensor.capsule))
+        abi.rename_capsule(tensor.capsule, "mine")
+        return ARROW["__arrow_c_array__"]()
+
+    first, second = ext.echo([tensor, Fake(__arrow_c_array__=other)])
+    assert found == ["used_dltensor_versioned"]
+    abi.rename_capsule(tensor.capsule, found[0])  # its destructor needs the name
+    assert first.to_pyarrow().to_pylist() == tensor.values.tolist()
+    assert second.num_rows == 3
+
+
+def test_one_stream_for_many_threads(ext):
+    """One call takes it."""
+    for _ in range(50):
+        capsule, results = pa.table(BATCH).__arrow_c_stream__(), []
+        stream = Fake(__arrow_c_stream__=lambda: capsule)
+
+        def read(_):
+            try:
+                results.append(ext.count(stream))
+            except ValueError as error:
+                results.append("consumed" in str(error))
+
+        on_threads(2, read)
+        assert sorted(results) == [True, 3]
+
+
+def test_mask_that_has_a_mask(ext):
+    class Mask:
+        @property
+        def __cuda_array_interface__(self):
+            return {"shape": (1,), "typestr": "<i4", "data": (0, False), "version": 3, "mask": self}
+
+    with pytest.raises(ValueError, match="the mask has a mask"):
+        ext.echo_array(Mask())
+
+
+def test_lists_have_no_holes_while_they_are_made(ext):
+    """Other code, such as a callback of the garbage collector, can find them."""
+    seen = []
+
+    def look(phase, info):
+        for found in gc.get_objects():
+            if type(found) is list and 0 < len(found) <= 40 and type(found[0]).__name__ == "RecordBatch":
+                seen.extend(map(type, found))
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(look)
+    gc.set_threshold(5)
+    try:
+        for _ in range(5):
+            ext.echo_batches([BATCH] * 40)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(look)
+    assert seen
+    seen.clear()
+
+
+def test_owner_of_another_library(ext):
+    with ext.echo_batch(BATCH) as batch:
+        owner, batch._owner = batch._owner, abi.new_capsule(1, "arrowdevice_handle", None)
+        with pytest.raises(TypeError, match="the RecordBatch is that of another library"):
+            batch.schema.names
+        batch._owner = owner
+
+
+def test_interrupts_of_an_objects_class_go_on(ext):
+    class Interrupted:
+        @property
+        def shape(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ext.echo(Interrupted())

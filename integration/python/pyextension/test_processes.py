@@ -113,6 +113,25 @@ def test_subinterpreters_are_refused(tmp_path):
     assert works == "3"
 
 
+def test_library_after_a_subinterpreter_was_refused(tmp_path):
+    """Nothing of that interpreter is kept."""
+    load = f"import arrowdevice\next = arrowdevice.load({extension.PATH!r})\n"
+    inner = tmp_path / "inner.py"
+    inner.write_text(f"{FINDS}try:\n    exec({load!r})\nexcept ImportError:\n    print('refused', flush=True)\n")
+    program = f"""
+    import pathlib
+    try:
+        import _testcapi
+    except ImportError:  # this Python cannot make one with the same lock
+        print("refused", flush=True)
+    else:
+        _testcapi.run_in_subinterp(pathlib.Path({str(inner)!r}).read_text())
+    exec({load!r})
+    print(ext.add(1, 2))
+    """
+    assert ended(program, tmp_path, head=FINDS) == (0, "refused\n3\n", "")
+
+
 # The end of a process, with everything alive.
 
 ALIVE = {

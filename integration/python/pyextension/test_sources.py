@@ -362,3 +362,39 @@ def test_sources_in_many_threads(ext):
 
     on_threads(4, work)
     assert totals == [20] * 4 * rounds
+
+
+def test_exception_behind_a_copy_of_the_reader(ext):
+    """Which drops its source before it says why that failed."""
+    for read in (list, lambda reader: reader.read_all(), ext.count):
+        error = Boom("mine")
+        with pytest.raises(Boom) as raised:
+            read(ext.map_copies(fails(error)))
+        assert raised.value is error
+        raised = error.__traceback__ = None
+
+
+class Keeps:
+    """An iterator that keeps its exception, whose traceback has the frame of who reads it."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if hasattr(self, "error"):
+            raise self.error
+        self.error = Boom()
+        return BATCH
+
+
+def test_iterator_that_keeps_its_exception(ext):
+    def read():
+        iterator = Keeps()
+        reader = ext.echo_reader(iterator)
+        with pytest.raises(Boom):
+            reader.read_all()
+        return weakref.ref(iterator)
+
+    reference = read()
+    gc.collect()
+    assert reference() is None

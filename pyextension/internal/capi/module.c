@@ -11,9 +11,10 @@
 struct constants py;
 
 static PyObject* builtin(const char* name) {
-  static PyObject* builtins;
-  if (builtins == NULL) builtins = PyImport_ImportModule("builtins");
-  return builtins ? PyObject_GetAttrString(builtins, name) : NULL;
+  PyObject* builtins = PyImport_ImportModule("builtins");
+  PyObject* found = builtins ? PyObject_GetAttrString(builtins, name) : NULL;
+  Py_DecRef(builtins);
+  return found;
 }
 
 int constants_fill(void) {

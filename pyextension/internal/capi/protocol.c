@@ -22,44 +22,19 @@ enum { OF_COLUMN = 0x80 }; /* in the form of a stream: it has the chunks of a co
 
 /* An object of this library. Returns 1 for another one. */
 static int put_own(struct request* r, const struct path* path, PyObject* value) {
-  if (PyObject_IsInstance(value, r->binding->object_type) != 1) {
-    PyErr_Clear();
-    return 1;
-  }
+  if (!PyType_IsSubtype(value->type, r->binding->object_type)) return 1;
   PyObject* owner = PyObject_GetAttr(value, py.owner);
   if (owner == NULL) return -1;
-  if (owner == py.none) {
-    Py_DecRef(owner);
-    return refuse(r, path, py.value_error, PyUnicode_FromFormat("the %s is closed", type_name(value)));
-  }
-  if (!PyCapsule_IsValid(owner, handle_name) || PyCapsule_GetName(owner) != handle_name) { /* of another library */
-    Py_DecRef(owner);
-    return 1;
-  }
-  const uint64_t* handle = PyCapsule_GetPointer(owner, handle_name);
-  if (objects_add(&r->kept, owner)) return -1;
-  return put_form(r, OBJECT, *handle);
-}
-
-/* The pointer of a capsule that a method returned, which is kept. NULL with an exception. */
-static void* capsule_pointer(struct request* r, const struct path* path, PyObject* capsule, const char* name,
-                             const char* method) {
-  if (PyCapsule_IsValid(capsule, name)) {
-    void* pointer = PyCapsule_GetPointer(capsule, name);
-    Py_IncRef(capsule);
-    return objects_add(&r->kept, capsule) ? NULL : pointer;
-  }
-  if (!PyType_IsSubtype(capsule->type, py.capsule_type)) {
-    refuse(r, path, py.type_error,
-           PyUnicode_FromFormat("%s returned %s, not a capsule %s", method, type_name(capsule), name));
-    return NULL;
-  }
-  const char* named = PyCapsule_GetName(capsule);
+  const uint64_t* handle = NULL;
+  if (PyCapsule_IsValid(owner, handle_name) && PyCapsule_GetName(owner) == handle_name) /* and not another library's */
+    handle = PyCapsule_GetPointer(owner, handle_name);
+  int closed = owner == py.none;
+  if (handle != NULL) return take_owner(r, owner) ? -1 : put_form(r, OBJECT, *handle);
+  Py_DecRef(owner);
   PyErr_Clear();
-  refuse(r, path, py.value_error,
-         PyUnicode_FromFormat("%s returned a capsule with the name '%s', not '%s'%s", method, named ? named : "", name,
-                              named && strncmp(named, "used_", 5) == 0 ? ": it was consumed before" : ""));
-  return NULL;
+  if (closed) return refuse(r, path, py.value_error, PyUnicode_FromFormat("the %s is closed", type_name(value)));
+  if (r->function[0] != '\0') return 1;
+  return refuse(r, path, py.type_error, PyUnicode_FromFormat("the %s is that of another library", type_name(value)));
 }
 
 /* Each of these encodes what a method of a protocol has returned. */
@@ -72,8 +47,8 @@ static int put_pair(struct request* r, const struct path* path, enum form form, 
                   PyUnicode_FromFormat("%s returned %s, not 2 capsules", method, type_name(pair)));
   PyObject* schema = tuple ? PyTuple_GetItem(pair, 0) : PyList_GetItem(pair, 0);
   PyObject* array = tuple ? PyTuple_GetItem(pair, 1) : PyList_GetItem(pair, 1);
-  void* first = capsule_pointer(r, path, schema, "arrow_schema", method);
-  void* second = first ? capsule_pointer(r, path, array, name, method) : NULL;
+  void* first = take_struct(r, path, schema, "arrow_schema", method);
+  void* second = first ? take_struct(r, path, array, name, method) : NULL;
   if (second == NULL) return -1;
   return put_form(r, form, (uintptr_t)first) || put_signed(r, (int64_t)(uintptr_t)second) ? -1 : 0;
 }
@@ -96,8 +71,8 @@ DEFINE(device, ArrowDeviceArrayStream)
 
 static int put_stream(struct request* r, const struct path* path, enum form form, const char* method, PyObject* capsule,
                       int any) {
-  void* stream = capsule_pointer(r, path, capsule,
-                                 form == PLAIN_STREAM ? "arrow_array_stream" : "arrow_device_array_stream", method);
+  void* stream =
+      take_struct(r, path, capsule, form == PLAIN_STREAM ? "arrow_array_stream" : "arrow_device_array_stream", method);
   if (stream == NULL) return -1;
   int column = any && (form == PLAIN_STREAM ? plain_is_column(stream) : device_is_column(stream));
   return put_form(r, (uint8_t)(form | (column ? OF_COLUMN : 0)), (uintptr_t)stream);
@@ -106,7 +81,7 @@ static int put_stream(struct request* r, const struct path* path, enum form form
 int request_schema(struct request* r, PyObject* value, const char* method) {
   PyObject* capsule = PyObject_CallMethod(value, method, NULL);
   if (capsule == NULL) return -1;
-  void* schema = capsule_pointer(r, NULL, capsule, "arrow_schema", method);
+  void* schema = take_struct(r, NULL, capsule, "arrow_schema", method);
   Py_DecRef(capsule);
   return schema ? put_form(r, SCHEMA_STRUCT, (uintptr_t)schema) : -1;
 }
@@ -157,17 +132,15 @@ static int put_tensor(struct request* r, const struct path* path, PyObject* valu
   }
   if (capsule == NULL) return -1;
   int versioned = PyCapsule_IsValid(capsule, "dltensor_versioned");
-  void* tensor = capsule_pointer(r, path, capsule, versioned ? "dltensor_versioned" : "dltensor", "__dlpack__");
-  if (tensor == NULL) {
-    Py_DecRef(capsule);
-    return -1;
-  }
-  if (objects_add(&r->consumed, capsule)) return -1;
+  void* tensor = take_tensor(r, path, capsule, versioned ? "dltensor_versioned" : "dltensor");
+  Py_DecRef(capsule);
+  if (tensor == NULL) return -1;
   return put_form(r, versioned ? TENSOR : LEGACY_TENSOR, (uintptr_t)tensor) || put_signed(r, stream) ? -1 : 0;
 }
 
 /* What the CUDA Array Interface defines; a producer may add what it likes. A mask is an object with one of its own. */
-static PyObject* known_entries(struct request* r, const struct path* path, PyObject* interface, PyObject* owners) {
+static PyObject* known_entries(struct request* r, const struct path* path, PyObject* interface, PyObject* owners,
+                               int of_mask) {
   static const char* const keys[] = {"shape", "typestr", "data", "version", "strides", "descr", "stream", "mask"};
   if (!is_a(interface, PYTHON_DICT)) {
     refuse(r, path, py.type_error,
@@ -179,12 +152,16 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
     PyObject* entry = PyDict_GetItemString(interface, keys[i]);
     if (entry == NULL) continue;
     Py_IncRef(entry);
-    if (strcmp(keys[i], "mask") == 0 && entry != py.none) {
+    if (strcmp(keys[i], "mask") == 0 && entry != py.none && of_mask) {
+      refuse(r, path, py.value_error, PyUnicode_FromString("__cuda_array_interface__: the mask has a mask"));
+      Py_DecRef(entry);
+      entry = NULL;
+    } else if (strcmp(keys[i], "mask") == 0 && entry != py.none) {
       PyObject* kept = PyObject_CallMethod(owners, "append", "O", entry);
       PyObject* inner = kept ? PyObject_GetAttrString(entry, "__cuda_array_interface__") : NULL;
       Py_DecRef(kept);
       Py_DecRef(entry);
-      entry = inner ? known_entries(r, path, inner, owners) : NULL;
+      entry = inner ? known_entries(r, path, inner, owners, 1) : NULL;
       Py_DecRef(inner);
     }
     int failed = entry == NULL || PyDict_SetItemString(known, keys[i], entry);
@@ -199,7 +176,7 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
 
 static int put_cuda_array(struct request* r, const struct path* path, PyObject* value, PyObject* interface) {
   PyObject* owners = Py_BuildValue("[OO]", value, interface);
-  PyObject* known = owners ? known_entries(r, path, interface, owners) : NULL;
+  PyObject* known = owners ? known_entries(r, path, interface, owners, 0) : NULL;
   int failed = known == NULL || put_form(r, CUDA_ARRAY, (uintptr_t)owners) || put_dict(r, path, &scalar_type, known);
   Py_DecRef(known);
   if (owners == NULL) return -1;
@@ -257,7 +234,7 @@ static int put_protocol(struct request* r, const struct path* path, enum protoco
     case P_DEVICE_STREAM: result = put_stream(r, path, DEVICE_STREAM, method, made, any); break;
     case P_STREAM: result = put_stream(r, path, PLAIN_STREAM, method, made, any); break;
     default: {
-      void* schema = capsule_pointer(r, path, made, "arrow_schema", method);
+      void* schema = take_struct(r, path, made, "arrow_schema", method);
       result = schema ? put_form(r, SCHEMA_STRUCT, (uintptr_t)schema) : -1;
     }
   }

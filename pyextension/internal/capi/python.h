@@ -99,7 +99,6 @@ PYTHON(int, PyException_SetTraceback, (PyObject*, PyObject*));
 
 PYTHON(unsigned long, PyType_GetFlags, (void*));
 PYTHON(int, PyType_IsSubtype, (void*, void*));
-PYTHON(int, PyObject_IsInstance, (PyObject*, PyObject*));
 PYTHON(int, PyObject_IsTrue, (PyObject*));
 PYTHON(PyObject*, PyObject_Type, (PyObject*));
 PYTHON(PyObject*, PyObject_Str, (PyObject*));
@@ -136,11 +135,11 @@ PYTHON(PyObject*, PyUnicode_AsEncodedString, (PyObject*, const char*, const char
 PYTHON(PyObject*, PyTuple_New, (Py_ssize_t));
 PYTHON(Py_ssize_t, PyTuple_Size, (PyObject*));
 PYTHON(PyObject*, PyTuple_GetItem, (PyObject*, Py_ssize_t));
-PYTHON(int, PyTuple_SetItem, (PyObject*, Py_ssize_t, PyObject*));
 PYTHON(PyObject*, PyList_New, (Py_ssize_t));
 PYTHON(Py_ssize_t, PyList_Size, (PyObject*));
 PYTHON(PyObject*, PyList_GetItem, (PyObject*, Py_ssize_t));
-PYTHON(int, PyList_SetItem, (PyObject*, Py_ssize_t, PyObject*));
+PYTHON(int, PyList_Append, (PyObject*, PyObject*));
+PYTHON(PyObject*, PyList_AsTuple, (PyObject*));
 PYTHON(PyObject*, PyDict_New, (void));
 PYTHON(Py_ssize_t, PyDict_Size, (PyObject*));
 PYTHON(int, PyDict_Next, (PyObject*, Py_ssize_t*, PyObject**, PyObject**));

@@ -67,19 +67,17 @@ static PyObject* take_value(struct reader* r);
 
 static PyObject* take_list(struct reader* r, int tuple) {
   uint32_t count = take_count(r);
-  PyObject* all = r->failed ? NULL : tuple ? PyTuple_New((Py_ssize_t)count) : PyList_New((Py_ssize_t)count);
+  PyObject* all = r->failed ? NULL : PyList_New(0); /* no list with holes: code that makes an element can find it */
   if (all == NULL) r->failed = 1;
   for (uint32_t i = 0; i < count; i++) {
     PyObject* element = take_value(r);
-    if (element == NULL) {
-      r->failed = 1;
-    } else if (tuple ? PyTuple_SetItem(all, (Py_ssize_t)i, element) : PyList_SetItem(all, (Py_ssize_t)i, element)) {
-      r->failed = 1;
-    }
+    if (element == NULL || PyList_Append(all, element)) r->failed = 1;
+    Py_DecRef(element);
   }
-  if (!r->failed) return all;
+  if (!r->failed && !tuple) return all;
+  PyObject* made = r->failed ? NULL : PyList_AsTuple(all);
   Py_DecRef(all);
-  return NULL;
+  return made;
 }
 
 static PyObject* take_dict(struct reader* r) {
@@ -141,7 +139,10 @@ static void raise_error(struct reader* r) {
                         : code != 0  ? Py_BuildValue("(iO)", (int)code, text)
                                      : Py_BuildValue("(O)", text);
   PyObject* error = arguments && class ? PyObject_Call(class, arguments, NULL) : NULL;
-  if (error != NULL) python_set_exception(error);
+  if (error != NULL)
+    python_set_exception(error);
+  else if (!PyErr_Occurred())
+    PyErr_NoMemory(); /* the search in the dict has swallowed it */
   Py_DecRef(arguments);
   Py_DecRef(kind);
   Py_DecRef(text);

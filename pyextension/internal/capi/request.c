@@ -39,27 +39,23 @@ void request_begin(struct request* r, const struct binding* binding) {
   r->size = 0;
   r->room = sizeof r->first;
   r->binding = binding;
-  objects_begin(&r->kept);
-  objects_begin(&r->consumed);
   objects_begin(&r->owners);
   r->sources = NULL;
   r->source_count = 0;
+  r->taken = NULL;
+  r->committed = 0;
   r->function = r->argument = "";
   r->refused = 0;
 }
 
 void request_commit(struct request* r) {
-  for (size_t i = 0; i < r->consumed.count; i++) {
-    const char* name = PyCapsule_GetName(r->consumed.at[i]);
-    PyCapsule_SetName(r->consumed.at[i], strcmp(name, "dltensor") == 0 ? "used_dltensor" : "used_dltensor_versioned");
-  }
+  r->committed = 1;
   r->owners.count = 0; /* their references are Go's, and so are the sources */
   r->source_count = 0;
 }
 
 void request_end(struct request* r) {
-  objects_drop(&r->kept);
-  objects_drop(&r->consumed);
+  taken_free(r->taken, r->committed);
   objects_drop(&r->owners);
   while (r->source_count > 0) source_free(r->sources[--r->source_count]);
   free(r->sources);

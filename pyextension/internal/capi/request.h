@@ -23,18 +23,30 @@ struct type {
 /* The type of an annotation; it is never freed. NULL with an exception. */
 struct type* type_parse(const char* text, size_t size);
 
+/* What was taken out of a capsule, under the GIL: nobody else can take it then. */
+struct taken {
+  struct taken* next;
+  PyObject* capsule;
+  const char* name;               /* that the capsule of a tensor had, else NULL */
+  void* from;                     /* the struct of the capsule, which is empty */
+  size_t size, release_at;        /* of the struct, and of its callback; 0 for a capsule that is only kept */
+  _Alignas(8) uint8_t moved[128]; /* the contents of the struct, until Go moves them on */
+};
+/* Frees a list. What Go has not taken goes back to its capsule. */
+void taken_free(struct taken* list, int to_go);
+
 /* A request: bytes, and what must live until Go has read them. The caller holds the GIL. */
 struct request {
   uint8_t* data;
   size_t size, room;
   uint8_t first[256];
   const struct binding* binding;
-  struct objects kept;     /* capsules */
-  struct objects consumed; /* capsules whose tensor goes to Go */
-  struct objects owners;   /* what Go holds a reference to afterwards */
-  void** sources;          /* that go to Go */
+  struct taken* taken;
+  struct objects owners; /* what Go holds a reference to afterwards */
+  void** sources;        /* that go to Go */
   size_t source_count;
-  const char *function, *argument; /* that is encoded, for errors */
+  int committed;
+  const char *function, *argument; /* that is encoded, for errors; empty for a built-in function */
   int refused;                     /* an exception that is set says what is wrong with the argument */
 };
 void request_begin(struct request* r, const struct binding* binding);
@@ -50,14 +62,22 @@ void request_end(struct request* r);
 int request_item(struct request* r, PyObject* item, Py_ssize_t number);
 int request_schema(struct request* r, PyObject* value, const char* method);
 
-/* The rest is between the files that encode arguments. Each function returns -1 with an exception. */
-
 /* Where a value is inside an argument: an index of a list or a key of a dict. */
 struct path {
   const struct path* outer; /* NULL for the argument itself */
   Py_ssize_t index;
   PyObject* key; /* NULL for an index */
 };
+
+/* Takes a struct out of a capsule, and returns where its contents are. name is that of the capsule, method is what
+ * returned it. NULL with an exception. */
+void* take_struct(struct request* r, const struct path* path, PyObject* capsule, const char* name, const char* method);
+/* Keeps the owner of an object of this library, which it takes. Returns -1 with an exception. */
+int take_owner(struct request* r, PyObject* owner);
+/* Takes a tensor, whose capsule is renamed, and returns its address. */
+void* take_tensor(struct request* r, const struct path* path, PyObject* capsule, const char* name);
+
+/* The rest is between the files that encode arguments. Each function returns -1 with an exception. */
 
 /* Sets an exception that names the argument, and returns -1. Takes the text, which may be NULL with an exception. */
 int refuse(struct request* r, const struct path* path, PyObject* kind, PyObject* text);

@@ -7,8 +7,9 @@
 
 struct arrowdevice_source {
   const struct binding* binding;
-  PyObject *iterator, *iterable; /* iterable until the first item, whose schema it may have */
-  struct objects kept;           /* capsules of the item that was read last, which Go has emptied */
+  PyObject* iterator;  /* until its end */
+  PyObject* iterable;  /* until the first item, whose schema it may have */
+  struct taken* taken; /* of the item that was read last */
   Py_ssize_t number;
 };
 
@@ -27,7 +28,7 @@ struct arrowdevice_source* source_new(const struct binding* binding, PyObject* i
   s->iterable = iterable;
   Py_IncRef(iterator);
   Py_IncRef(iterable);
-  objects_begin(&s->kept);
+  s->taken = NULL;
   s->number = 0;
   alive++;
   return s;
@@ -35,7 +36,7 @@ struct arrowdevice_source* source_new(const struct binding* binding, PyObject* i
 
 void source_free(struct arrowdevice_source* s) {
   alive--;
-  objects_drop(&s->kept);
+  taken_free(s->taken, 1);
   Py_DecRef(s->iterator);
   Py_DecRef(s->iterable);
   free(s);
@@ -128,11 +129,17 @@ void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, str
   }
   struct request r;
   request_begin(&r, s->binding);
-  objects_drop(&s->kept);
+  taken_free(s->taken, 1);
+  s->taken = NULL;
   __atomic_store_n(thread, arrowdevice_this_thread(), __ATOMIC_RELAXED);
-  PyObject* item = PyIter_Next(s->iterator);
+  PyObject* item = s->iterator ? PyIter_Next(s->iterator) : NULL;
   __atomic_store_n(thread, 0, __ATOMIC_RELAXED);
   int failed = 0;
+  if (item ==
+      NULL) { /* it has ended; it may hold its exception, whose frames may hold the reader that holds the source */
+    Py_DecRef(s->iterator);
+    s->iterator = NULL;
+  }
   if (item != NULL) {
     failed = request_item(&r, item, s->number++);
     Py_DecRef(item);
@@ -146,8 +153,8 @@ void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, str
   } else {
     memcpy(out->encoded, r.data, r.size);
     out->size = r.size;
-    while (r.kept.count > 0 && objects_add(&s->kept, r.kept.at[--r.kept.count]) == 0) {
-    }
+    s->taken = r.taken; /* until Go has moved it on */
+    r.taken = NULL;
   }
   Py_DecRef(s->iterable);
   s->iterable = NULL;
@@ -170,7 +177,8 @@ static int is_generator(PyObject* iterator) {
 void arrowdevice_source_release(struct arrowdevice_source* s) {
   struct python_state state;
   if (!python_enter(&state)) return;
-  PyObject* closed = is_generator(s->iterator) ? PyObject_CallMethod(s->iterator, "close", NULL) : NULL;
+  PyObject* closed =
+      s->iterator != NULL && is_generator(s->iterator) ? PyObject_CallMethod(s->iterator, "close", NULL) : NULL;
   Py_DecRef(closed);
   if (PyErr_Occurred()) {
     struct arrowdevice_item failure = {0};

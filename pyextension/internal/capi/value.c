@@ -42,8 +42,8 @@ static int put_int(struct request* r, const struct path* path, PyObject* value) 
   PyErr_Clear();
   PyObject* bits = PyObject_CallMethod(value, "bit_length", NULL);
   long long length = bits ? PyLong_AsLongLongAndOverflow(bits, &overflow) : -1;
-  if (bits == NULL) return -1;
   Py_DecRef(bits);
+  if (PyErr_Occurred()) return -1;
   /* Python refuses to print a number of thousands of digits. */
   PyObject* text = length <= 128 ? PyUnicode_FromFormat("%S does not fit into 64 bits", value)
                                  : PyUnicode_FromFormat("an int of %lld bits does not fit into 64 bits", length);
@@ -191,7 +191,7 @@ static int put_any(struct request* r, const struct path* path, PyObject* value) 
   return done > 0 ? put_scalar(r, path, value) : done;
 }
 
-enum { MOST_DEEP = 200 }; /* maxDepth of pyextension: a list may contain itself */
+enum { MOST_DEEP = 199 }; /* as of results: a list may contain itself */
 
 static int is_too_deep(const struct path* path) {
   int depth = 0;
