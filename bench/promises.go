@@ -62,11 +62,11 @@ var promises = []promise{
 	{dropInSchemaAgain, "int64", "cdata", 1, 8, 1, 1},
 	{dropInSchemaAgain, "int64", "cdata", 100, 20, 1, 1},
 	{idleName, "int64", "cdata", 1, 100, 0, 1},
-	{callEmpty, "", ctypesCgo, 0, 0.08, 0, 1}, // these five are the limits of inCalls, as ratios
-	{callAdd, "", ctypesCgo, 0, 0.25, 0, 1},
-	{callOwn, "int64", pyO3, 1, 0.55, 0, 1},
-	{callBatch, "int64", pyArrowExport, 1, 0.25, 0, 1},
-	{callStream, "int64", ctypesCgo, 1, 0.45, 0, 1},
+	{callEmpty, "", ctypesCgo, 0, 0.12, 0, 1}, // these five keep to the limits of inCalls, as ratios
+	{callAdd, "", ctypesCgo, 0, 0.4, 0, 1},
+	{callOwn, "int64", pyO3, 1, 1.2, 0, 1},
+	{callBatch, "int64", pyArrowExport, 1, 0.2, 0, 1},
+	{callStream, "int64", ctypesCgo, 1, 0.6, 0, 1},
 	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 1, 2, 0, 4},
 	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 100, 2, 0, 4},
 }

@@ -49,14 +49,15 @@ type callee interface {
 // server implements capi.Server.
 type server struct{}
 
-func (server) Call(data []byte, caller capi.Caller, wait time.Duration) (int64, []byte) {
-	c := &call{}
+func (server) Call(data []byte, caller capi.Caller, wait time.Duration, reply capi.Reply) int64 {
+	c := unused.Get().(*call)
 	if err := c.read(data); err != nil {
 		c.request.discard()
 		if caller.Ended != 0 {
 			capi.DropPythonObject(caller.Ended)
 		}
-		return 0, failure(err)
+		reply.Put(failure(err))
+		return 0
 	}
 	c.scope.begin()
 	c.scope.thread = caller.Thread
@@ -66,9 +67,12 @@ func (server) Call(data []byte, caller capi.Caller, wait time.Duration) (int64, 
 		c.ended = caller.Ended
 		number := c.register()
 		c.start()
-		return number, nil
+		return number
 	case !c.f.waits(c.args):
 		c.perform()
+		reply.Put(c.take())
+		c.reuse()
+		return 0
 	case !caller.Main: // no signal interrupts this thread: only the end of the process ends the context
 		number := c.register()
 		c.perform()
@@ -76,10 +80,23 @@ func (server) Call(data []byte, caller capi.Caller, wait time.Duration) (int64, 
 	default:
 		c.start()
 		if !c.wait(wait) {
-			return c.register(), nil
+			return c.register()
 		}
 	}
-	return 0, c.take()
+	reply.Put(c.take())
+	return 0
+}
+
+// unused has calls that have ended.
+var unused = sync.Pool{New: func() any { return &call{} }}
+
+// reuse keeps the memory of a call for another one, unless something that outlives the call may refer to it: a reader that holds
+// the scope, or the context, which the function may have kept.
+func (c *call) reuse() {
+	if c.scope.users.Load() == 0 && c.scope.ctx == nil && len(c.results.objects) == 0 && len(c.scope.sources) == 0 {
+		*c = call{}
+		unused.Put(c)
+	}
 }
 
 // read reads a request: a list of a name and arguments.
@@ -263,18 +280,17 @@ func (c *call) take() []byte {
 	return c.reply
 }
 
-func (server) Wait(number int64, wait time.Duration) (int64, []byte) {
+func (server) Wait(number int64, wait time.Duration, reply capi.Reply) int64 {
 	c := lookup(number, false)
-	if c == nil {
-		return 0, failure(fmt.Errorf("there is no call %d", number))
+	if c != nil && !c.wait(wait) {
+		return number
 	}
-	if !c.wait(wait) {
-		return number, nil
+	if c == nil || lookup(number, true) == nil { // another thread was first, or cancelled it
+		reply.Put(failure(fmt.Errorf("there is no call %d", number)))
+		return 0
 	}
-	if lookup(number, true) == nil { // another thread was first, or cancelled it
-		return 0, failure(fmt.Errorf("there is no call %d", number))
-	}
-	return 0, c.take()
+	reply.Put(c.take())
+	return 0
 }
 
 func (server) Cancel(number int64) {

@@ -27,11 +27,11 @@ func TestCancel(t *testing.T) {
 	})
 	number, _ := callInMain(request(t, "waits", exported(t, 1)), time.Millisecond)
 	require.NotZero(t, number)
-	still, _ := server{}.Wait(number, time.Millisecond)
+	still, _ := waitFor(number, time.Millisecond)
 	assert.Equal(t, number, still)
 	server{}.Cancel(number)
 	assert.ErrorIs(t, <-ended, context.Canceled)
-	gone, data := server{}.Wait(number, -1)
+	gone, data := waitFor(number, -1)
 	assert.Zero(t, gone)
 	assert.Contains(t, decodeReply(t, data).text, fmt.Sprint(number))
 }

@@ -125,8 +125,20 @@ func decodeReply(t *testing.T, data []byte) reply {
 
 // callInMain is a call of the thread that signals interrupt.
 func callInMain(request []byte, wait time.Duration) (int64, []byte) {
-	return server{}.Call(request, capi.Caller{Main: true}, wait)
+	var r copied
+	number := server{}.Call(request, capi.Caller{Main: true}, wait, &r)
+	return number, r.data
 }
+
+func waitFor(number int64, wait time.Duration) (int64, []byte) {
+	var r copied
+	still := server{}.Wait(number, wait, &r)
+	return still, r.data
+}
+
+type copied struct{ data []byte }
+
+func (r *copied) Put(data []byte) { r.data = append([]byte{}, data...) }
 
 // ask performs a call that ends in time.
 func ask(t *testing.T, name string, args ...any) reply {

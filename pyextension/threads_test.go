@@ -45,7 +45,7 @@ func TestCallsOfManyThreads(t *testing.T) {
 	ends := func(req []byte) reply {
 		number, data := callInMain(req, 0)
 		if number != 0 {
-			_, data = server{}.Wait(number, -1)
+			_, data = waitFor(number, -1)
 		}
 		return decodeReply(t, data)
 	}

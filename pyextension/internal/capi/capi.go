@@ -24,17 +24,20 @@ import (
 // Server answers what Python asks. Its methods are called on threads of Python, which do not hold
 // the GIL. None of them panics.
 type Server interface {
-	// Call starts the call that the request asks for, and waits. It returns a reply, or the number
+	// Call starts the call that the request asks for, and waits. It puts the reply and returns 0, or the number
 	// of a call in progress. The request is valid until it returns.
-	Call(request []byte, caller Caller, wait time.Duration) (number int64, reply []byte)
+	Call(request []byte, caller Caller, wait time.Duration, reply Reply) (number int64)
 	// Wait waits for a call in progress; a negative wait has no limit.
-	Wait(number int64, wait time.Duration) (still int64, reply []byte)
+	Wait(number int64, wait time.Duration, reply Reply) (still int64)
 	Cancel(number int64)
 	// Release drops an object.
 	Release(handle uint64)
 	// StreamReleased ends the token of UnlockStream or UnlockDeviceStream.
 	StreamReleased(token uint64)
 }
+
+// Reply takes a copy of a reply.
+type Reply interface{ Put([]byte) }
 
 // Caller is who waits for a call.
 type Caller struct {
@@ -51,29 +54,24 @@ func Serve(s Server) { server = s }
 //export arrowdevice_go_call
 func arrowdevice_go_call(request *C.uint8_t, size C.uint64_t, thread C.uint64_t, main C.int, wait C.int64_t, ended unsafe.Pointer, reply *C.struct_arrowdevice_reply) C.int64_t {
 	data := unsafe.Slice((*byte)(request), int(size))
-	number, answer := server.Call(data, Caller{uint64(thread), main != 0, uintptr(ended)}, time.Duration(wait))
-	put(number, answer, reply)
-	return C.int64_t(number)
+	return C.int64_t(server.Call(data, Caller{uint64(thread), main != 0, uintptr(ended)}, time.Duration(wait), (*memoryOfC)(reply)))
 }
 
 //export arrowdevice_go_wait
 func arrowdevice_go_wait(call C.int64_t, wait C.int64_t, reply *C.struct_arrowdevice_reply) C.int64_t {
-	number, answer := server.Wait(int64(call), time.Duration(wait))
-	put(number, answer, reply)
-	return C.int64_t(number)
+	return C.int64_t(server.Wait(int64(call), time.Duration(wait), (*memoryOfC)(reply)))
 }
 
-// put copies a reply to memory of C, unless the call is in progress.
-func put(number int64, answer []byte, reply *C.struct_arrowdevice_reply) {
-	if number != 0 {
-		return
-	}
-	if uint64(len(answer)) > uint64(reply.size) {
-		reply.data = (*C.uint8_t)(C.CBytes(answer))
+// memoryOfC is the memory for a reply.
+type memoryOfC C.struct_arrowdevice_reply
+
+func (r *memoryOfC) Put(data []byte) {
+	if uint64(len(data)) > uint64(r.size) {
+		r.data = (*C.uint8_t)(C.CBytes(data))
 	} else {
-		copy(unsafe.Slice((*byte)(reply.data), len(answer)), answer)
+		copy(unsafe.Slice((*byte)(r.data), len(data)), data)
 	}
-	reply.size = C.uint64_t(len(answer))
+	r.size = C.uint64_t(len(data))
 }
 
 //export arrowdevice_go_cancel
