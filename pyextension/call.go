@@ -90,10 +90,9 @@ func (server) Call(data []byte, caller capi.Caller, wait time.Duration, reply ca
 // unused has calls that have ended.
 var unused = sync.Pool{New: func() any { return &call{} }}
 
-// reuse keeps the memory of a call for another one, unless something that outlives the call may refer to it: a reader that holds
-// the scope, or the context, which the function may have kept.
+// reuse keeps the memory of a call for another one, unless a reader or a stream that outlives the call holds its scope.
 func (c *call) reuse() {
-	if c.scope.users.Load() == 0 && c.scope.ctx == nil && len(c.results.objects) == 0 && len(c.scope.sources) == 0 {
+	if c.scope.users.Load() == 0 {
 		*c = call{}
 		unused.Put(c)
 	}

@@ -23,11 +23,11 @@ type iterable struct {
 	running atomic.Uint64 // the thread that runs code of the source, or 0
 	items   int           // that were read
 	inner   *cdevice.RecordReader
-	scope   *scope // of what was imported for inner
 	schema  *arrow.Schema
 	device  device.Type
 
 	mu     sync.Mutex
+	scope  *scope       // of what was imported for inner, or nil
 	failed *sourceError // whose exception is dropped with the scope of the call: a reader may end before its error is asked for
 	over   bool         // that scope has ended
 }
@@ -159,16 +159,17 @@ var errEnded = fmt.Errorf("the interpreter of the source has ended: %w", syscall
 
 // take imports an item.
 func (it *iterable) take(s *source) (*cdevice.RecordBatch, error) {
-	it.scope = newScope()
+	sc := newScope()
+	it.setScope(sc)
 	if s.isStream() {
-		r, err := s.recordReader(it.scope)
+		r, err := s.recordReader(sc)
 		if err == nil {
 			r.Retain()
 			it.inner = r
 		}
 		return nil, err
 	}
-	b, err := s.recordBatch(it.scope)
+	b, err := s.recordBatch(sc)
 	if err == nil {
 		b.Retain()
 		it.endItem()
@@ -185,10 +186,25 @@ func (it *iterable) endItem() {
 		it.inner.Release()
 		it.inner = nil
 	}
-	if it.scope != nil {
-		it.scope.close()
-		it.scope = nil
+	if ended := it.setScope(nil); ended != nil {
+		ended.close()
 	}
+}
+
+// setScope replaces the scope of the item, and returns the one before.
+func (it *iterable) setScope(s *scope) *scope {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	before := it.scope
+	it.scope = s
+	return before
+}
+
+// runsOn reports whether code of the source, or of one that an item of it depends on, runs on a thread.
+func (it *iterable) runsOn(thread uint64) bool {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	return it.running.Load() == thread || it.scope != nil && it.scope.waitsFor(thread)
 }
 
 func (it *iterable) release() {

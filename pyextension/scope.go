@@ -92,7 +92,7 @@ func (s *scope) end() {
 // waitsFor reports whether a reader of this call waits for a source in Python that runs on a thread.
 func (s *scope) waitsFor(thread uint64) bool {
 	for _, source := range s.sources {
-		if source.running.Load() == thread {
+		if source.runsOn(thread) {
 			return true
 		}
 	}

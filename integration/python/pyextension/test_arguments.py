@@ -1,5 +1,6 @@
 """Objects of other libraries as arguments: which protocol is asked for, and what is refused."""
 
+import ctypes
 import gc
 import weakref
 
@@ -460,3 +461,48 @@ def test_interrupts_of_an_objects_class_go_on(ext):
 
     with pytest.raises(KeyboardInterrupt):
         ext.echo(Interrupted())
+
+
+class Unnamed(type):
+    __name__ = property(lambda of: None)
+
+
+def test_types_whose_name_is_no_text(ext):
+    class Odd(Exception, metaclass=Unnamed):
+        pass
+
+    def fails():
+        yield BATCH
+        raise Odd("odd")
+
+    for value in (Odd, Odd()):
+        with pytest.raises(TypeError, match=r"RecordBatch is wanted, not (the class )?\?"):
+            ext.echo_batch(value)
+    with pytest.raises(Odd):
+        ext.count(fails())
+
+
+class Refilled:
+    """A producer that fills the struct of its only capsule again each time."""
+
+    def __init__(self):
+        self.capsule = pa.table(BATCH).__arrow_c_stream__()
+        self.releases = []
+
+    def __arrow_c_stream__(self):
+        struct = abi.ArrowArrayStream.from_address(abi.capsule_pointer(self.capsule, "arrow_array_stream"))
+        if not struct.release:
+            new = pa.table(BATCH).__arrow_c_stream__()
+            full = abi.ArrowArrayStream.from_address(abi.capsule_pointer(new, "arrow_array_stream"))
+            ctypes.memmove(ctypes.addressof(struct), ctypes.addressof(full), ctypes.sizeof(full))
+            full.release = None
+        self.releases.append(abi.count_releases(struct))
+        return self.capsule
+
+
+def test_capsule_that_was_filled_again_before_a_refusal(ext):
+    producer = Refilled()
+    with pytest.raises(TypeError, match="unsupported type object"):
+        ext.echo([producer, producer, object()])
+    del producer.capsule
+    assert [made.count for made in producer.releases] == [1, 1]

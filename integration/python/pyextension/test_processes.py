@@ -113,6 +113,41 @@ def test_subinterpreters_are_refused(tmp_path):
     assert works == "3"
 
 
+def test_fork_by_code_of_an_argument(tmp_path):
+    program = """
+    import os
+
+    class Forks:
+        def __index__(self):
+            self.pid = os.fork()
+            return 1
+
+    forks = Forks()
+    try:
+        print(ext.add(forks, 2), flush=True)
+    except RuntimeError as refused:
+        print("loaded before this process was forked" in str(refused), flush=True)
+    if forks.pid == 0:
+        os._exit(0)
+    assert os.waitpid(forks.pid, 0)[1] == 0
+    """
+    status, out, err = ended(program, tmp_path)
+    assert (status, sorted(out.split()), err) == (0, ["3", "True"], "")
+
+
+def test_objects_of_two_libraries(tmp_path):
+    """As arguments, and as items of sources."""
+    program = f"""
+    import shutil
+    shutil.copy({extension.PATH!r}, {str(tmp_path / "other.so")!r})
+    other = arrowdevice.load({str(tmp_path / "other.so")!r})
+    for one, two in ((ext, other), (other, ext)):
+        with two.echo_batch(BATCH) as batch:
+            print(one.count(batch), one.count([batch, batch]), one.count(b for b in [two.echo_reader(batch)]), len(one.echo([batch, batch["a"]])))
+    """
+    assert run(program, tmp_path) == ["2 4 2 2"] * 2
+
+
 def test_library_after_a_subinterpreter_was_refused(tmp_path):
     """Nothing of that interpreter is kept."""
     load = f"import arrowdevice\next = arrowdevice.load({extension.PATH!r})\n"

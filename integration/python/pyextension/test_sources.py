@@ -162,6 +162,55 @@ def test_source_that_reads_its_own_reader_is_refused(ext, read):
     held.clear()
 
 
+class Item:
+    """A batch, whose making reads."""
+
+    def __init__(self, read):
+        self.__arrow_c_array__ = lambda: read() and BATCH.__arrow_c_array__()
+
+
+class Dropped(list):
+    """An iterator whose end reads."""
+
+    def __init__(self, read):
+        super().__init__([BATCH, BATCH])
+        self.read = read
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self:
+            raise StopIteration
+        return self.pop()
+
+    def __del__(self):
+        self.read()
+
+
+def test_code_around_a_source_that_reads_its_reader_is_refused(ext):
+    held, refused = [], []
+
+    def read():
+        try:
+            return next(held[0])
+        except ValueError as error:
+            refused.append("waiting for the source that reads it" in str(error))
+            return True
+
+    def inner():
+        yield BATCH
+        read()
+        yield BATCH
+
+    for source in (lambda: iter([BATCH, Item(read)]), lambda: Dropped(read), lambda: iter([BATCH, ext.echo_reader(inner())])):
+        held[:] = [ext.echo_reader(source())]
+        held[0].read_all()
+        held[0].close()
+        assert refused == [True]
+        held.clear(), refused.clear()
+
+
 def test_exception_of_a_source_of_another_call_is_not_raised(ext):
     with ext.echo_reader(fails(Boom("of this source"))) as reader:
         next(reader)

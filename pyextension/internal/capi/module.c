@@ -88,6 +88,10 @@ static struct arrowdevice_reply* reply_begin(struct arrowdevice_reply* reply) {
 /* Calls Go with a request, and waits. NULL with an exception. */
 static PyObject* perform(const struct binding* b, struct request* r) {
   struct arrowdevice_reply reply;
+  if (refuse_forked(b)) { /* perhaps by code of an argument */
+    request_end(r);
+    return NULL;
+  }
   arrowdevice_keep_signal_stacks();
   request_commit(r);
   python_begin();
@@ -121,6 +125,10 @@ static PyObject* perform(const struct binding* b, struct request* r) {
  * cancels it when it is destroyed, so that an exception of a signal handler cannot lose it. NULL with an exception. */
 static PyObject* begin(const struct binding* b, struct request* r, PyObject* ended) {
   struct arrowdevice_reply reply;
+  if (refuse_forked(b)) {
+    request_end(r);
+    return NULL;
+  }
   arrowdevice_keep_signal_stacks();
   request_commit(r);
   Py_IncRef(ended); /* Go's */
@@ -171,7 +179,7 @@ static int request_of_builtin(const struct binding* b, struct request* r, PyObje
                               Py_ssize_t count) {
   static const struct type any = {ANY, NULL};
   const char* name = count > 0 ? PyUnicode_AsUTF8AndSize(arguments[0], NULL) : "";
-  if (name == NULL || refuse_forked(b)) return -1;
+  if (name == NULL) return -1;
   request_begin(r, b);
   int failed = request_name(r, name, (size_t)count - 1);
   for (Py_ssize_t i = 1; i < count && !failed; i++) failed = request_add(r, &any, "", arguments[i]);
@@ -208,7 +216,6 @@ struct function {
 static const char function_name[] = "arrowdevice_function";
 
 static int request_of(const struct function* f, struct request* r, PyObject* const* arguments, Py_ssize_t count) {
-  if (refuse_forked(f->binding)) return -1;
   request_begin(r, f->binding);
   r->function = f->name;
   int failed = request_name(r, f->name, (size_t)count);

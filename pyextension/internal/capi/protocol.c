@@ -33,7 +33,7 @@ static int put_own(struct request* r, const struct path* path, PyObject* value) 
   Py_DecRef(owner);
   PyErr_Clear();
   if (closed) return refuse(r, path, py.value_error, PyUnicode_FromFormat("the %s is closed", type_name(value)));
-  if (r->function[0] != '\0') return 1;
+  if (r->argument[0] != '\0') return 1; /* by the protocols, unless it is what a built-in function is about */
   return refuse(r, path, py.type_error, PyUnicode_FromFormat("the %s is that of another library", type_name(value)));
 }
 
@@ -149,10 +149,14 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
   }
   PyObject* known = PyDict_New();
   for (size_t i = 0; known != NULL && i < sizeof keys / sizeof *keys; i++) {
-    PyObject* entry = PyDict_GetItemString(interface, keys[i]);
-    if (entry == NULL) continue;
-    Py_IncRef(entry);
-    if (strcmp(keys[i], "mask") == 0 && entry != py.none && of_mask) {
+    PyObject* key = PyUnicode_FromString(keys[i]);
+    PyObject* entry = key ? PyDict_GetItemWithError(interface, key) : NULL;
+    Py_DecRef(key);
+    if (entry == NULL && !PyErr_Occurred()) continue;
+    if (entry != NULL) Py_IncRef(entry);
+    if (entry == NULL) {
+      /* an exception */
+    } else if (strcmp(keys[i], "mask") == 0 && entry != py.none && of_mask) {
       refuse(r, path, py.value_error, PyUnicode_FromString("__cuda_array_interface__: the mask has a mask"));
       Py_DecRef(entry);
       entry = NULL;
@@ -250,7 +254,10 @@ static int put_first(struct request* r, const struct path* path, const enum prot
     PyObject* attribute = get_optional(value, method_keys[*order]);
     if (attribute == NULL && PyErr_Occurred()) return -1;
     if (attribute == NULL) continue;
+    PyObject* outer = r->object;
+    r->object = value;
     int result = put_protocol(r, path, *order, value, attribute, any);
+    r->object = outer;
     Py_DecRef(attribute);
     return result;
   }

@@ -145,5 +145,5 @@ PYTHON(Py_ssize_t, PyDict_Size, (PyObject*));
 PYTHON(int, PyDict_Next, (PyObject*, Py_ssize_t*, PyObject**, PyObject**));
 PYTHON(int, PyDict_SetItem, (PyObject*, PyObject*, PyObject*));
 PYTHON(int, PyDict_SetItemString, (PyObject*, const char*, PyObject*));
-PYTHON(PyObject*, PyDict_GetItemString, (PyObject*, const char*)); /* borrowed */
+PYTHON(PyObject*, PyDict_GetItemWithError, (PyObject*, PyObject*)); /* borrowed */
 PYTHON(PyObject*, PyDict_Copy, (PyObject*));

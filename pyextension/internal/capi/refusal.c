@@ -28,23 +28,23 @@ int refuse(struct request* r, const struct path* path, PyObject* kind, PyObject*
   return -1;
 }
 
-const char* type_name(PyObject* value) {
-  PyObject* name = PyObject_GetAttrString(value->type, "__name__");
-  const char* text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+/* A metaclass may have any object in the place of the name. */
+static const char* name_of_type(PyObject* type) {
   static char copy[200]; /* under the GIL, and read before it is given up */
+  PyObject* name = PyObject_GetAttrString(type, "__name__");
+  const char* text = name != NULL && is_a(name, PYTHON_STR) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
   snprintf(copy, sizeof copy, "%s", text ? text : "?");
   Py_DecRef(name);
   PyErr_Clear();
   return copy;
 }
 
+const char* type_name(PyObject* value) { return name_of_type(value->type); }
+
 /* What is given, in the words of an error. */
 static PyObject* name_of(PyObject* value) {
   if (!is_a(value, PYTHON_TYPE)) return PyUnicode_FromString(type_name(value));
-  PyObject* name = PyObject_GetAttrString(value, "__name__");
-  PyObject* text = name ? PyUnicode_FromFormat("the class %U", name) : NULL;
-  Py_DecRef(name);
-  return text;
+  return PyUnicode_FromFormat("the class %s", name_of_type(value));
 }
 
 int refuse_kind(struct request* r, const struct path* path, const char* wanted, PyObject* value, const char* rest) {

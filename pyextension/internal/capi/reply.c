@@ -132,17 +132,15 @@ static void raise_error(struct reader* r) {
   PyObject* text = take_text(r);
   int32_t code;
   take(r, &code, sizeof code);
-  const char* name = kind ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
-  PyObject* class = name ? PyDict_GetItemString(r->binding->errors, name) : NULL;
-  if (class == NULL) class = PyDict_GetItemString(r->binding->errors, "Error");
-  PyObject* arguments = text == NULL ? NULL
-                        : code != 0  ? Py_BuildValue("(iO)", (int)code, text)
-                                     : Py_BuildValue("(O)", text);
-  PyObject* error = arguments && class ? PyObject_Call(class, arguments, NULL) : NULL;
+  PyObject* class = kind ? PyDict_GetItemWithError(r->binding->errors, kind) : NULL;
+  PyObject* arguments = NULL;
+  if (text != NULL && class != NULL)
+    arguments = code != 0 ? Py_BuildValue("(iO)", (int)code, text) : Py_BuildValue("(O)", text);
+  PyObject* error = arguments ? PyObject_Call(class, arguments, NULL) : NULL;
   if (error != NULL)
     python_set_exception(error);
   else if (!PyErr_Occurred())
-    PyErr_NoMemory(); /* the search in the dict has swallowed it */
+    PyErr_Format(py.runtime_error, "an error of an unknown kind");
   Py_DecRef(arguments);
   Py_DecRef(kind);
   Py_DecRef(text);

@@ -43,6 +43,7 @@ void request_begin(struct request* r, const struct binding* binding) {
   r->sources = NULL;
   r->source_count = 0;
   r->taken = NULL;
+  r->object = NULL;
   r->committed = 0;
   r->function = r->argument = "";
   r->refused = 0;

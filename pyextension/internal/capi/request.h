@@ -27,6 +27,7 @@ struct type* type_parse(const char* text, size_t size);
 struct taken {
   struct taken* next;
   PyObject* capsule;
+  PyObject* object;               /* whose capsule it is: the memory may be its own */
   const char* name;               /* that the capsule of a tensor had, else NULL */
   void* from;                     /* the struct of the capsule, which is empty */
   size_t size, release_at;        /* of the struct, and of its callback; 0 for a capsule that is only kept */
@@ -42,6 +43,7 @@ struct request {
   uint8_t first[256];
   const struct binding* binding;
   struct taken* taken;
+  PyObject* object;      /* that is encoded, borrowed, or NULL */
   struct objects owners; /* what Go holds a reference to afterwards */
   void** sources;        /* that go to Go */
   size_t source_count;

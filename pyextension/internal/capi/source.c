@@ -43,20 +43,17 @@ void source_free(struct arrowdevice_source* s) {
 }
 
 char* describe_exception(PyObject* exception) {
-  PyObject* name = PyObject_GetAttrString(exception->type, "__name__");
   PyObject* text = PyObject_Str(exception);
   if (text == NULL) {
     PyErr_Clear();
     text = PyUnicode_FromString("(its text cannot be made)");
   }
-  PyObject* encoded = NULL;
-  if (name != NULL && text != NULL) {
-    PyObject* whole =
-        PyObject_IsTrue(text) == 1 ? PyUnicode_FromFormat("%U: %U", name, text) : PyUnicode_FromFormat("%U", name);
-    encoded = whole ? PyUnicode_AsEncodedString(whole, "utf-8", "backslashreplace") : NULL;
-    Py_DecRef(whole);
-  }
-  Py_DecRef(name);
+  const char* name = type_name(exception);
+  PyObject* whole = NULL;
+  if (text != NULL)
+    whole = PyObject_IsTrue(text) == 1 ? PyUnicode_FromFormat("%s: %U", name, text) : PyUnicode_FromString(name);
+  PyObject* encoded = whole ? PyUnicode_AsEncodedString(whole, "utf-8", "backslashreplace") : NULL;
+  Py_DecRef(whole);
   Py_DecRef(text);
   char *data, *copy = NULL;
   Py_ssize_t size;
@@ -77,7 +74,10 @@ static int code_of(const struct binding* binding, PyObject* exception) {
     int code;
   } codes[] = {{"MemoryError", ENOMEM}, {"NotImplementedError", ENOSYS}, {"TypeError", EINVAL}, {"ValueError", EINVAL}};
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-    PyObject* kind = PyDict_GetItemString(binding->errors, codes[i].name);
+    PyObject* name = PyUnicode_FromString(codes[i].name);
+    PyObject* kind = name ? PyDict_GetItemWithError(binding->errors, name) : NULL;
+    Py_DecRef(name);
+    PyErr_Clear();
     if (kind != NULL && PyType_IsSubtype(exception->type, kind)) return codes[i].code;
   }
   return EIO;
@@ -129,11 +129,10 @@ void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, str
   }
   struct request r;
   request_begin(&r, s->binding);
+  __atomic_store_n(thread, arrowdevice_this_thread(), __ATOMIC_RELAXED); /* until the last object is dropped */
   taken_free(s->taken, 1);
   s->taken = NULL;
-  __atomic_store_n(thread, arrowdevice_this_thread(), __ATOMIC_RELAXED);
   PyObject* item = s->iterator ? PyIter_Next(s->iterator) : NULL;
-  __atomic_store_n(thread, 0, __ATOMIC_RELAXED);
   int failed = 0;
   if (item ==
       NULL) { /* it has ended; it may hold its exception, whose frames may hold the reader that holds the source */
@@ -159,6 +158,7 @@ void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, str
   Py_DecRef(s->iterable);
   s->iterable = NULL;
   request_end(&r);
+  __atomic_store_n(thread, 0, __ATOMIC_RELAXED);
   python_leave(&state);
 }
 

@@ -47,6 +47,8 @@ static struct taken* add(struct request* r, PyObject* capsule) {
   }
   Py_IncRef(capsule);
   t->capsule = capsule;
+  t->object = r->object;
+  if (t->object != NULL) Py_IncRef(t->object);
   t->next = r->taken;
   return r->taken = t;
 }
@@ -101,17 +103,27 @@ void* take_tensor(struct request* r, const struct path* path, PyObject* capsule,
 static void give_back(struct taken* t) {
   if (t->name != NULL) {
     if (PyCapsule_IsValid(t->capsule, used_name(t->name))) PyCapsule_SetName(t->capsule, t->name);
-  } else if (t->size != 0 && !is_empty(t->moved, t->release_at) && is_empty(t->from, t->release_at)) {
+  } else if (t->size == 0 || is_empty(t->moved, t->release_at)) {
+    return;
+  } else if (is_empty(t->from, t->release_at)) {
     move(t->from, t->moved, t->size, t->release_at);
+  } else { /* its producer has filled it again */
+    void (*release)(void*);
+    memcpy(&release, t->moved + t->release_at, sizeof release);
+    release(t->moved);
   }
 }
 
 void taken_free(struct taken* list, int to_go) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  if (!to_go) PyErr_Fetch(&type, &value, &traceback); /* callbacks may be Python code */
   while (list != NULL) {
     struct taken* t = list;
     list = t->next;
     if (!to_go) give_back(t);
     Py_DecRef(t->capsule);
+    Py_DecRef(t->object);
     free(t);
   }
+  if (!to_go) PyErr_Restore(type, value, traceback);
 }

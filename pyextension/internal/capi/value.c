@@ -228,6 +228,7 @@ int put_value(struct request* r, const struct path* path, const struct type* typ
 int request_add(struct request* r, const struct type* type, const char* name, PyObject* value) {
   r->argument = name;
   int failed = put_value(r, NULL, type, value);
+  if (failed && !PyErr_Occurred()) PyErr_NoMemory();     /* not even an exception could be made */
   if (failed && !r->refused && r->function[0] != '\0') { /* an exception of the object's own */
     PyObject* error = python_take_exception();
     PyObject* note = PyUnicode_FromFormat("%s: argument %s", r->function, name);
