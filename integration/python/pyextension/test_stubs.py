@@ -32,6 +32,8 @@ func init() {
 		pyextension.WithParams("names", "sizes", "limit"), pyextension.WithDefault("limit", nil),
 		pyextension.WithDoc("Says \\"many\\".\\n\\n    A \\\\ and a ''' + "\\\"\\\"\\\"" + '''."))
 	pyextension.Func("Error", func() {})
+	pyextension.Func("int", func(n int) int { return n }, pyextension.WithParams("n"))
+	pyextension.Func("bytes", func(b []byte) []byte { return b })
 }
 '''
 # Each line is right but for those with a comment, which is the code of mypy's error.
@@ -73,6 +75,9 @@ k: list[str] = kinds.many(("a", "b"), {}, None)
 kinds.many([1], {})  # list-item
 kinds.nothing()  # attr-defined
 kinds.Error()
+q: int = kinds.int(n=1)
+r: bytes = kinds.bytes(bytearray(b"b"))
+kinds.int("1")  # arg-type
 async def later() -> None:
     l: list[str] = await kinds.many.aio([], {}, limit=3)
     await kinds.many.aio([])  # call-arg
@@ -105,7 +110,7 @@ def test_stubs(wheel):
     for function in many.body:
         assert ast.get_docstring(function) == 'Says "many".\n\nA \\ and a """.'
     (scalars,) = [node for node in stubs.body if isinstance(node, ast.ClassDef) and node.name == "_scalars_function"]
-    assert ast.unparse(scalars.body[0].args) == "_self, a: str, b: _AnyBytes, c: int, d: float=0.5, e: bool=True"
+    assert ast.unparse(scalars.body[0].args) == "_self, a: str, b: _AnyBytes, c: builtins.int, d: float=0.5, e: bool=True"
     # The function has the name before the class.
     assert not [node for node in module.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "Error"]
     assert ast.literal_eval(next(n.value for n in module.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")) == [

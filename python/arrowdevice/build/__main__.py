@@ -17,7 +17,7 @@ def main():
     try:
         metadata = project.of(package, options.name or package.name, options.version)
         print(wheel.build(metadata, package, options.output, options.go, options.target))
-    except BuildError as error:
+    except (BuildError, OSError) as error:
         sys.exit(f"arrowdevice.build: {error}")
 
 

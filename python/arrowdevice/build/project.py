@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
+from packaging.specifiers import SpecifierSet
 
 from .errors import BuildError
 
@@ -26,7 +27,13 @@ def of(package, name, version):
 def read(root):
     """The metadata in a pyproject.toml, and the folder of its Go package."""
     metadata = ProjectMetadata(str(root.resolve()), PluginManager())
-    tool = dict(metadata.config.get("tool", {}).get("arrowdevice", {}))
+    try:
+        tool = metadata.config.get("tool", {}).get("arrowdevice", {})
+    except (ValueError, OSError) as error:  # the file is no TOML, or no text
+        raise BuildError(f"pyproject.toml: {error}") from error
+    if not isinstance(tool, dict):
+        raise BuildError("pyproject.toml: tool.arrowdevice is no table")
+    tool = dict(tool)
     package = tool.pop("package", None)
     if not isinstance(package, str):
         raise BuildError('pyproject.toml does not name the Go package: [tool.arrowdevice] package = "./folder"')
@@ -48,7 +55,17 @@ def _checked(metadata):
         raise BuildError(f"name {name!r}: Python cannot import {module(metadata)!r}: use --name")
     if module(metadata) in sys.stdlib_module_names:
         raise BuildError(f"name {name!r}: {module(metadata)} is a module of Python's own: use --name")
+    if module(metadata) == "arrowdevice":
+        raise BuildError(f"name {name!r}: arrowdevice is the package that loads libraries: use --name")
+    needed = SpecifierSet(_requires(metadata))
+    if not any(f"3.{minor}" in needed for minor in range(100)):
+        raise BuildError(f"project.requires-python {metadata.core.requires_python!r}: arrowdevice needs {PYTHON}")
     return metadata
+
+
+def _requires(metadata):
+    """The Pythons of the project and of the package arrowdevice: both hold."""
+    return ",".join(filter(None, [metadata.core.requires_python, PYTHON]))
 
 
 def module(metadata):
@@ -60,7 +77,7 @@ def table(metadata, summary):
     """The table [project] for archives: nothing in it is dynamic."""
     fields = {key: value for key, value in metadata.core.config.items() if key != "dynamic"}
     fields["version"] = metadata.version
-    fields["requires-python"] = ",".join(filter(None, [metadata.core.requires_python, PYTHON]))  # both hold
+    fields["requires-python"] = _requires(metadata)
     if not metadata.core.description:
         fields["description"] = summary
     return fields

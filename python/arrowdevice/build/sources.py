@@ -90,10 +90,19 @@ _OF_ARGUMENTS = {
     "dict": "Mapping",
 }
 
+_TYPES = {"bool", "bytearray", "bytes", "dict", "float", "int", "list", "memoryview", "object", "property", "str", "tuple"}
+
 
 def _stubs(doc, functions, classes):
+    hidden = {function["name"] for function in functions} & _TYPES
+
+    def qualify(text):
+        """With the types that functions hide."""
+        return re.sub(r"\w+", lambda word: f"builtins.{word[0]}" if word[0] in hidden else word[0], text)
+
     lines = [
         *([_docstring(doc), ""] if doc else []),
+        *(["import builtins"] if hidden else []),
         "from collections.abc import Callable, Iterable, Mapping, Sequence",
         "from typing import Any, Optional, Protocol, Union, type_check_only",
         "",
@@ -101,18 +110,19 @@ def _stubs(doc, functions, classes):
         "",
         "__version__: str",
         "",
-        _ARGUMENTS,
+        qualify(_ARGUMENTS),
     ]
     for function in sorted(functions, key=lambda function: function["name"]):
-        lines += [*_stub(function), ""]
+        lines += [*_stub(function, qualify), ""]
     return "\n".join(lines)
 
 
-def _stub(function):
+def _stub(function, qualify):
     """A function, and its attribute aio, which a def cannot have."""
     name = function["name"]
     # No parameter is called _self: their names begin with letters.
-    signature = f"({', '.join(['_self', *map(_parameter, function['params'])])}) -> {function['returns']}:"
+    parameters = ", ".join(["_self", *(_parameter(p, qualify) for p in function["params"])])
+    signature = f"({parameters}) -> {qualify(function['returns'])}:"
     doc = _docstring(function["doc"], "        ") if function["doc"] else "        ..."
     return [
         "@type_check_only",
@@ -126,9 +136,9 @@ def _stub(function):
     ]
 
 
-def _parameter(parameter):
+def _parameter(parameter, qualify):
     kind = re.sub(r"\w+", lambda word: _OF_ARGUMENTS.get(word[0], word[0]), parameter["type"])
-    return f"{parameter['name']}: {kind}" + (_default(parameter["default"]) if "default" in parameter else "")
+    return f"{parameter['name']}: {qualify(kind)}" + (_default(parameter["default"]) if "default" in parameter else "")
 
 
 def _default(value):
