@@ -43,6 +43,14 @@ func init() {
 		return copies, err
 	})
 	pyextension.Func("nothing", func() {})
+	pyextension.Func("read_later", func(r *cdevice.RecordReader) {
+		r.Retain()
+		go func() {
+			for r.Next() {
+			}
+			r.Release()
+		}()
+	})
 	pyextension.Func("ignore", func(*cdevice.RecordReader) {})
 	pyextension.Func("count", count)
 	pyextension.Func("read_two", func(ctx context.Context, r *cdevice.RecordReader, _ any) (int64, error) { return count(ctx, r) },

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import sys
 import threading
 import time
 
@@ -234,6 +236,15 @@ def test_many_calls_end_at_once(ext):
     async def main():
         tasks = [asyncio.create_task(ext.sleep.aio(50)) for _ in range(800)]
         await asyncio.sleep(0)  # they have begun
+        threads, interval = len(os.listdir("/proc/self/task")), sys.getswitchinterval()
+        sys.setswitchinterval(60)
+        try:  # they end, and this thread keeps Python's lock
+            deadline = time.monotonic() + 0.5
+            while time.monotonic() < deadline:
+                pass
+            assert len(os.listdir("/proc/self/task")) < threads + 100, "each of them keeps a thread"
+        finally:
+            sys.setswitchinterval(interval)
         deadline = time.monotonic() + PATIENCE
         while ext._library.ask(".stats")["calls"] > 0:
             assert time.monotonic() < deadline

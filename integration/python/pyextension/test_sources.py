@@ -236,6 +236,22 @@ def test_failure_of_go_with_the_text_of_an_exception(ext):
         ext.read_and_fail(fails(Boom()), "Boom")
 
 
+def test_exception_that_comes_after_the_call(ext):
+    """The function has kept its argument. Nobody raises the exception, and nothing holds it."""
+    raised = []
+
+    def later():
+        yield BATCH
+        error = Boom()
+        raised.append(weakref.ref(error))
+        raise error
+
+    ext.read_later(later())
+    assert settled() == {}
+    gc.collect()
+    assert raised[0]() is None
+
+
 def test_consumers_see_the_text_of_an_exception(ext):
     with pytest.raises(polars.exceptions.ComputeError, match="Boom: größer"):
         polars.DataFrame(ext.echo_reader(fails(Boom("größer"))))

@@ -115,5 +115,5 @@ def test_stubs(wheel):
     assert not [node for node in module.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "Error"]
     assert ast.literal_eval(next(n.value for n in module.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")) == [
         "Array", "Cancelled", "Error", "Panic", "RecordBatch", "RecordReader", "Schema",
-        "batch", "column", "many", "scalars", "schema", "stream",
+        "batch", "bytes", "column", "int", "many", "scalars", "schema", "stream",
     ]  # fmt: skip
