@@ -123,6 +123,9 @@ func (d *requestReader) source() (*source, error) {
 	return s, err
 }
 
+// underGIL are the options of imports: what is released is Python's.
+var underGIL = []cdevice.ImportOption{cdevice.WithGIL()}
+
 // cStruct describes a C struct.
 type cStruct struct {
 	number          byte // of a capsule in a reply: see capsule.c
@@ -248,9 +251,9 @@ func (s *source) importReader(sc *scope) (*cdevice.RecordReader, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formDeviceStream:
-		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s.at()), underGIL...))
 	case s.form == formStream:
-		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(s.at()), underGIL...))
 	case s.form == formIterable:
 		source := s.iterable
 		s.iterable = 0
@@ -297,9 +300,9 @@ func (s *source) importBatch(sc *scope) (*cdevice.RecordBatch, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formDeviceArray:
-		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(s.at()), s.cSchema(), underGIL...))
 	case s.form == formArray:
-		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(s.at()), s.cSchema(), underGIL...))
 	case s.form == formObject && s.object.kind == kindBatch:
 		return s.object.batch, nil
 	case s.form == formDeviceStream, s.form == formStream, s.form == formObject && s.object.kind == kindReader:
@@ -317,19 +320,19 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.form == formDeviceArray:
-		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
+		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(s.at()), s.cSchema(), underGIL...))
 	case s.form == formArray:
-		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.ArrayFromPtr(s.at()), s.cSchema(), cdevice.WithGIL()))
+		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.ArrayFromPtr(s.at()), s.cSchema(), underGIL...))
 	case s.form == formObject && s.object.kind == kindArray:
 		return s.object.array, nil
 	case s.form == formDeviceStream:
-		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.DeviceArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.DeviceArrayStreamFromPtr(s.at()), underGIL...))
 		if err != nil {
 			return nil, err
 		}
 		return owned[*cdevice.Array](sc)(collectArrays(sc.context(), r))
 	case s.form == formStream:
-		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.ArrayStreamFromPtr(s.at()), cdevice.WithGIL()))
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.ArrayStreamFromPtr(s.at()), underGIL...))
 		if err != nil {
 			return nil, err
 		}
