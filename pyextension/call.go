@@ -230,18 +230,19 @@ func failure(err error) []byte {
 
 func (c *call) finish() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.finished = true
+	cancelled, ended := c.cancelled, c.ended
+	c.ended = 0
 	close(c.done) // before Python is told, which asks for the reply then
-	if c.cancelled {
+	c.mu.Unlock()
+	if cancelled {
 		c.discard()
-	} else if c.ended != 0 {
-		endings.add(c.ended) // it waits for the GIL, and Cancel for the lock
-		c.ended = 0
+	} else if ended != 0 {
+		endings.add(ended)
 	}
 }
 
-// discard drops the reply, which nobody takes.
+// discard drops the reply of a cancelled call. It waits for the GIL, and may run release callbacks.
 func (c *call) discard() {
 	c.results.discard()
 	if len(c.reply) > 0 && c.reply[0] == wireException {
@@ -299,12 +300,12 @@ func (server) Cancel(number int64) {
 	}
 	c.scope.end()
 	c.mu.Lock()
-	ended := c.ended
+	ended, finished := c.ended, c.finished
 	c.cancelled, c.ended = true, 0
-	if c.finished {
+	c.mu.Unlock()
+	if finished {
 		c.discard()
 	}
-	c.mu.Unlock()
 	if ended != 0 {
 		capi.DropPythonObject(ended)
 	}

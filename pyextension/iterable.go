@@ -160,19 +160,19 @@ var errEnded = fmt.Errorf("the interpreter of the source has ended: %w", syscall
 // take imports an item.
 func (it *iterable) take(s *source) (*cdevice.RecordBatch, error) {
 	sc := newScope()
-	it.setScope(sc)
 	if s.isStream() {
 		r, err := s.recordReader(sc)
+		it.setScope(sc) // others read it from now on
 		if err == nil {
 			r.Retain()
 			it.inner = r
 		}
 		return nil, err
 	}
+	defer sc.close()
 	b, err := s.recordBatch(sc)
 	if err == nil {
 		b.Retain()
-		it.endItem()
 	}
 	return b, err
 }
@@ -216,10 +216,11 @@ func (it *iterable) fail(item capi.Item) *sourceError {
 	err := &sourceError{text: item.Text, code: item.Code}
 	err.exception.Store(item.Exception)
 	it.mu.Lock()
-	defer it.mu.Unlock()
 	it.failed = err
-	if it.over {
-		err.drop()
+	over := it.over
+	it.mu.Unlock()
+	if over {
+		err.drop() // without the lock, as it waits for the GIL and may run Python code
 	}
 	return err
 }
@@ -227,10 +228,11 @@ func (it *iterable) fail(item capi.Item) *sourceError {
 // forget drops the exception that the source has raised or will raise, unless it was taken.
 func (it *iterable) forget() {
 	it.mu.Lock()
-	defer it.mu.Unlock()
 	it.over = true
-	if it.failed != nil {
-		it.failed.drop()
+	failed := it.failed
+	it.mu.Unlock()
+	if failed != nil {
+		failed.drop()
 	}
 }
 

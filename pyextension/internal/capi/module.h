@@ -41,9 +41,6 @@ void source_free(struct arrowdevice_source* source);
 /* The value or the exception of a reply, whose memory it frees. */
 PyObject* reply_decode(const struct binding* binding, struct arrowdevice_reply* reply);
 
-/* The text of an exception with its type, or NULL without memory. It is to be freed. */
-char* describe_exception(PyObject* exception);
-
 extern const char handle_name[]; /* of capsules that drop an object */
 extern const char call_name[];   /* of capsules that cancel a call */
 PyObject* capsule_of_handle(uint64_t handle);

@@ -154,13 +154,12 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
     Py_DecRef(key);
     if (entry == NULL && !PyErr_Occurred()) continue;
     if (entry != NULL) Py_IncRef(entry);
-    if (entry == NULL) {
-      /* an exception */
-    } else if (strcmp(keys[i], "mask") == 0 && entry != py.none && of_mask) {
+    int is_mask = entry != NULL && entry != py.none && strcmp(keys[i], "mask") == 0;
+    if (is_mask && of_mask) {
       refuse(r, path, py.value_error, PyUnicode_FromString("__cuda_array_interface__: the mask has a mask"));
       Py_DecRef(entry);
       entry = NULL;
-    } else if (strcmp(keys[i], "mask") == 0 && entry != py.none) {
+    } else if (is_mask) {
       PyObject* kept = PyObject_CallMethod(owners, "append", "O", entry);
       PyObject* inner = kept ? PyObject_GetAttrString(entry, "__cuda_array_interface__") : NULL;
       Py_DecRef(kept);
@@ -187,7 +186,7 @@ static int put_cuda_array(struct request* r, const struct path* path, PyObject* 
   return objects_add(&r->owners, owners) || failed ? -1 : 0;
 }
 
-/* The protocols, as bits of a set, and the order in which a type of parameter asks for them. */
+/* The protocols, and the order in which a type of parameter asks for them. */
 
 enum protocol { P_DEVICE_ARRAY, P_DEVICE_STREAM, P_ARRAY, P_STREAM, P_TENSOR, P_CUDA_ARRAY, P_SCHEMA, P_END };
 

@@ -42,7 +42,8 @@ void source_free(struct arrowdevice_source* s) {
   free(s);
 }
 
-char* describe_exception(PyObject* exception) {
+/* The text of an exception with its type, or NULL without memory. It is to be freed. */
+static char* describe_exception(PyObject* exception) {
   PyObject* text = PyObject_Str(exception);
   if (text == NULL) {
     PyErr_Clear();
@@ -134,8 +135,7 @@ void arrowdevice_source_next(struct arrowdevice_source* s, uint64_t* thread, str
   s->taken = NULL;
   PyObject* item = s->iterator ? PyIter_Next(s->iterator) : NULL;
   int failed = 0;
-  if (item ==
-      NULL) { /* it has ended; it may hold its exception, whose frames may hold the reader that holds the source */
+  if (item == NULL) { /* its end: it may hold its exception, and so frames with the reader that holds the source */
     Py_DecRef(s->iterator);
     s->iterator = NULL;
   }
