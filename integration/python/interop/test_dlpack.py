@@ -10,24 +10,11 @@ import pytest
 
 import godlpack
 import golib
+from godlpack import NUMBERS, TAKES, go_array, list_type
 from golib import GoArray, GoError
 from streams import on_threads
 
-NUMBERS = [np.dtype(name) for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()]
 FORMS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
-NUMPY_TO_GO = pytest.mark.parametrize("take", [godlpack.from_dlpack, godlpack.from_dlpack_legacy], ids=["versioned", "legacy"])
-
-
-def list_type(dtype, *sizes):
-    out = pa.from_numpy_dtype(dtype)
-    for size in reversed(sizes):
-        out = pa.list_(out, size)
-    return out
-
-
-def go_array(values, dtype, *sizes):
-    return GoArray.from_arrow(pa.array(values, list_type(dtype, *sizes)))
-
 
 def address_of(array):
     """That of the elements of PyArrow's array, below its lists."""
@@ -67,7 +54,7 @@ def test_numpy_has_the_memory_of_go(legacy):
     assert view.tolist() == [[5, 6]]
 
 
-@NUMPY_TO_GO
+@TAKES
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_go_reads_numpy(dtype, take):
     for source in [
@@ -92,7 +79,7 @@ def test_go_reads_numpy(dtype, take):
         del source, expected
 
 
-@NUMPY_TO_GO
+@TAKES
 def test_go_keeps_numpys_memory(take):
     source = np.arange(100_000)
     with take(source) as go:
@@ -117,7 +104,7 @@ def test_numpys_deleter_on_a_thread_of_go(with_gil):
     assert sys.getrefcount(source) == before
 
 
-@NUMPY_TO_GO
+@TAKES
 @pytest.mark.parametrize(
     "source, reason",
     [
