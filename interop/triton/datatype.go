@@ -6,11 +6,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// The operations that errors name: making a region or outputs, sending a request, reading outputs.
+// The operations that errors name: making a region or outputs, sending a request, reading outputs, reading metadata, using it.
 const (
-	opRegion = "triton: region"
-	opInfer  = "triton: infer"
-	opBatch  = "triton: batch"
+	opRegion   = "triton: region"
+	opInfer    = "triton: infer"
+	opBatch    = "triton: batch"
+	opMetadata = "triton: metadata"
+	opModel    = "triton: model"
 )
 
 // A datatype is the type of a tensor's elements.

@@ -58,6 +58,9 @@ func TestNilArguments(t *testing.T) {
 		"Client.Register(r)":      {Call: func() error { return c.Register(background, nil) }, Want: "triton: Register: r = nil, want a region"},
 		"Client.Unregister(ctx)":  {Call: func() error { return c.Unregister(none, r) }, Want: wantContext},
 		"Client.Unregister(r)":    {Call: func() error { return c.Unregister(background, nil) }, Want: "triton: Unregister: r = nil, want a region"},
+		"Client.Server(ctx)":      {Call: func() error { _, err := c.Server(none); return err }, Want: wantContext},
+		"Client.Model(ctx)":       {Call: func() error { _, err := c.Model(none, "m", ""); return err }, Want: wantContext},
+		"Model.Check(r)":          {Call: func() error { return (&triton.Model{}).Check(nil) }, Want: "triton: Model.Check: r = nil, want a request"},
 		"Client.Infer(ctx)":       {Call: func() error { return infer(none, request) }, Want: wantContext},
 		"Client.Infer(r)":         {Call: func() error { return infer(background, nil) }, Want: "triton: Infer: r = nil, want a request"},
 	})

@@ -209,10 +209,11 @@ func (o *Outputs) rowsOf(t Tensor, response *Response) (int64, error) {
 
 // endsWith reports whether the last dimensions of a shape are those of a row, but for dimensions of 1.
 func endsWith(shape, row []int64) bool {
-	isOne := func(n int64) bool { return n == 1 }
 	shape, row = slices.DeleteFunc(slices.Clone(shape), isOne), slices.DeleteFunc(slices.Clone(row), isOne)
 	return len(shape) >= len(row) && slices.Equal(shape[len(shape)-len(row):], row)
 }
+
+func isOne(n int64) bool { return n == 1 }
 
 // arrayOf describes elements in memory: shape has the rows, and the lengths of fixed-size lists.
 func arrayOf(at device.Ptr, shape []int64) cdevice.ArrayData {
