@@ -11,6 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/hostfile"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
@@ -67,7 +68,7 @@ func WithLimit(bytes int64) AllocatorOption {
 // limit waits for freed memory, until none was unlocked for two seconds.
 func WithPinnedMemory(gpu device.Device) AllocatorOption {
 	return func(o *allocatorOptions) {
-		r, err := registrar("NewAllocator: WithPinnedMemory", gpu)
+		r, err := hostfile.Registrar("share: NewAllocator: WithPinnedMemory", gpu)
 		if err != nil {
 			o.fail(err)
 			return

@@ -3,52 +3,20 @@ package share
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/arrowdevice/arrowdevice/internal/hostfile"
 )
 
-func wholePages(size int) int64 {
-	page := int64(os.Getpagesize())
-	return (int64(size) + page - 1) / page * page
-}
-
-// checkAvailable returns an error for more memory than the machine has available: the system would reclaim pages of all
-// processes, and then kill one. It checks large sizes only, since the check takes as long as a small allocation.
-func checkAvailable(size int) error {
-	const large = 64 << 20
-	if size < large {
-		return nil
-	}
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return nil
-	}
-	available := int64(0)
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name == "MemAvailable" || name == "SwapFree" {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			available += n << 10
-		}
-	}
-	if available > 0 && int64(size) > available {
-		return fmt.Errorf("%d bytes are available: %w", available, unix.ENOMEM)
-	}
-	return nil
-}
+func wholePages(size int) int64 { return hostfile.WholePages(int64(size)) }
 
 // seals fix the size of the file. Newer Linux, since 5.1, also seals it against later writable mappings.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // newBlock creates a file of this size, and maps it.
 func newBlock(size int) (b *block, err error) {
-	if err := checkAvailable(size); err != nil {
-		return nil, err
-	}
 	file, err := unix.MemfdCreate("arrowdevice", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
@@ -58,13 +26,9 @@ func newBlock(size int) (b *block, err error) {
 			_ = unix.Close(file)
 		}
 	}()
-	// This allocates the pages: without it, a write would kill the process where memory is short.
-	if err := unix.Fallocate(file, 0, 0, int64(size)); err != nil {
-		return nil, fmt.Errorf("fallocate: %w", err)
-	}
-	m, err := unix.Mmap(file, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	m, err := hostfile.Map(file, int64(size))
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
+		return nil, err
 	}
 	// mutant: _, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL)
 	_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
@@ -72,7 +36,7 @@ func newBlock(size int) (b *block, err error) {
 		_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("seal: %w", err), unix.Munmap(m))
+		return nil, errors.Join(fmt.Errorf("seal: %w", err), hostfile.Unmap(m))
 	}
 	return &block{file: file, start: uintptr(unsafe.Pointer(unsafe.SliceData(m))), size: uintptr(size)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/hostfile"
 )
 
 // OpenOption is an option of [Open].
@@ -40,24 +41,12 @@ func WithOwnerGone(f func()) OpenOption {
 // go through staging memory. The last Release unlocks the memory once gpu has no pending work, and unmaps it.
 func WithPinnedMapping(gpu device.Device) OpenOption {
 	return func(o *openOptions) {
-		r, err := registrar("Open: WithPinnedMapping", gpu)
+		r, err := hostfile.Registrar("share: Open: WithPinnedMapping", gpu)
 		if err != nil {
 			o.fail(err)
 		}
 		o.pins = r
 	}
-}
-
-// registrar returns gpu as the device that page-locks host memory for an option.
-func registrar(option string, gpu device.Device) (device.HostRegistrar, error) {
-	if argument.IsNil(gpu) {
-		return nil, argument.Nil("share: "+option, "gpu", "a GPU")
-	}
-	r, ok := gpu.(device.HostRegistrar)
-	if !ok {
-		return nil, fmt.Errorf("share: %s: gpu is a %T, want a device that page-locks host memory: %w", option, gpu, device.ErrNotSupported)
-	}
-	return r, nil
 }
 
 // Open returns a batch that another process shares, in the same memory. In memory of a GPU, it may have an event, which
