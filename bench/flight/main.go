@@ -1,251 +1,195 @@
-// Command flight compares this module's client of Arrow Flight with arrow-go's and a copy to the device
-// after it, over loopback, and tickets of package share with bodies. It prints the ratios.
+// Command flight compares this module's client and server of Arrow Flight with arrow-go's, which copy each batch between
+// the device and the host by themselves, and with PyArrow's, over loopback. With -tickets it compares tickets of package
+// share with bodies.
 //
-//	go run ./cudasim/run go run ./bench/flight
+//	go run ./cudasim/run -machine race=0 go run ./bench/flight
+//	go run ./cudasim/run -machine race=0 go run ./bench/flight -only 'DoGet, host' -rounds 3
 //
-// Each pair is measured in turns, in one process; a ratio is of the medians.
+// Each side is a server and a client of its own, in two processes. The sides take turns; a ratio is the median of those of
+// the turns. -json prints rows as bench/report.go has them.
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"log"
-	"runtime"
+	"os"
+	"regexp"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
+)
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/flight"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+// The names of the other sides.
+const (
+	plainName   = "arrow-go's Flight"
+	pyArrowName = "PyArrow's Flight"
 )
 
 var (
-	rounds = flag.Int("rounds", 7, "turns of each measurement")
-	small  = flag.Int("small", 1_000_000, "number of small batches")
-	only   = flag.Bool("tickets", false, "only tickets against bodies")
-	serve  = flag.Bool("serve", false, "be the other process of the tickets")
+	rounds  = flag.Int("rounds", 9, "turns of each measurement")
+	only    = flag.String("only", "", "measure the rows whose name matches this `regular expression`")
+	asJSON  = flag.Bool("json", false, "print the rows as JSON")
+	tickets = flag.Bool("tickets", false, "only tickets against bodies")
+	python  = flag.String("python", "", "the `interpreter` that has PyArrow; none: without PyArrow")
+	scale   = flag.Float64("scale", 1, "times the length of each turn")
+	profile = flag.String("cpuprofile", "", "write profiles of our processes to files with this `prefix`")
+	role    = flag.String("role", "", "be a process of a side (for this program itself)")
+	address = flag.String("address", "", "of the server, for the client of a side")
 )
 
 func main() {
 	flag.Parse()
-	if *serve {
+	switch {
+	case *role == "serve-tickets":
 		serveTickets()
-		return
+	case *role != "":
+		beSide()
+	case *tickets:
+		compareTickets()
+	default:
+		compareAll()
 	}
-	gpu, err := cudaalloc.Open(0)
-	check(err)
-	mem, err := hostpinned.NewAllocator(gpu, hostpinned.WithLimit(4<<30))
-	check(err)
-	b := &bench{gpu: gpu, mem: mem}
-	if *only {
-		b.compareTickets()
-		return
-	}
-	b.plain, b.ours = b.serve(false), b.serve(true)
-	fmt.Println("| | bytes/s, of plain | CPU time, of plain |")
-	fmt.Println("|---|---|---|")
-	b.compare("one stream, batches of 8 MiB", load{rows: 1 << 20, batches: 64, streams: 1})
-	b.compare("one stream, batches of 256 KiB", load{rows: 32 << 10, batches: 512, streams: 1})
-	b.compare("64 streams, batches of 1 MiB", load{rows: 128 << 10, batches: 8, streams: 64})
-	b.compare("small batches, of 10 rows", load{rows: 10, batches: *small / 20, streams: 1})
-	b.million()
-	b.compareTickets()
 }
 
-type bench struct {
-	gpu         *cudaalloc.Device
-	mem         *hostpinned.Allocator
-	plain, ours arrowflight.Client
-	load        load
+// load is what one turn moves.
+type load struct {
+	Put     bool `json:"put"` // DoPut, else DoGet
+	GPU     bool `json:"gpu"` // both ends have the batches in memory of a GPU, else of the host
+	Rows    int  `json:"rows"`
+	Streams int  `json:"streams"`
+	Batches int  `json:"batches"` // of each stream
 }
 
-// load is the streams of a measurement, and the batches of each.
-type load struct{ rows, batches, streams int }
-
-// server sends a batch many times: as arrow-go does, or as this module does.
-type server struct {
-	arrowflight.BaseFlightServer
-	b    *bench
-	ours bool
+func (l load) operation() string {
+	method, place, streams := "DoGet", "host", "1 stream"
+	if l.Put {
+		method = "DoPut"
+	}
+	if l.GPU {
+		place = "GPU"
+	}
+	if l.Streams > 1 {
+		streams = fmt.Sprintf("%d streams", l.Streams)
+	}
+	return fmt.Sprintf("Flight: %s, %s, %s", method, place, streams)
 }
 
-func (s *server) DoGet(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
-	rec := column(s.b.load.rows)
-	defer rec.Release()
-	n := s.b.load.batches
-	if !s.ours {
-		w := arrowflight.NewRecordWriter(stream)
-		for range n {
-			if err := w.Write(rec); err != nil {
-				return err
-			}
-		}
-		return w.Close()
+func (l load) shape() string {
+	switch l.Rows {
+	case 10_000:
+		return "10,000 rows"
+	case 1_000_000:
+		return "1,000,000 rows"
 	}
-	i := 0
-	r, err := cdevice.NewRecordReaderFunc(context.Background(), rec.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
-		if i++; i > n {
-			return nil, io.EOF
-		}
-		return cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	}, nil)
-	if err != nil {
-		return err
-	}
-	defer r.Release()
-	return flight.Send(stream, r, flight.WithMaxMessageSize(64<<20))
+	return fmt.Sprintf("%d rows", l.Rows)
 }
 
-func (b *bench) serve(ours bool) arrowflight.Client {
-	opts := []grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}
-	if ours {
-		opts = flight.ServerOptions()
-	}
-	s := arrowflight.NewServerWithMiddleware(nil, opts...)
-	check(s.Init("127.0.0.1:0"))
-	s.RegisterFlightService(&server{b: b, ours: ours})
-	go s.Serve()
-	client, err := arrowflight.NewClientWithMiddleware(s.Addr().String(), nil, nil,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
-	check(err)
-	return client
-}
-
-func column(rows int) arrow.RecordBatch {
-	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	defer b.Release()
-	b.Field(0).(*array.Int64Builder).AppendValues(make([]int64, rows), nil)
-	return b.NewRecordBatch()
-}
-
-// getPlain is arrow-go's client, and a copy of each batch to the device.
-func (b *bench) getPlain(ctx context.Context) error {
-	stream, err := b.plain.DoGet(ctx, &arrowflight.Ticket{})
-	if err != nil {
-		return err
-	}
-	r, err := arrowflight.NewRecordReader(stream)
-	if err != nil {
-		return err
-	}
-	defer r.Release()
-	var last *cdevice.RecordBatch
-	for r.Next() {
-		there, err := cdevice.CopyToDevice(ctx, r.RecordBatch(), b.gpu)
-		if err != nil {
-			return err
-		}
-		if last != nil {
-			last.Release()
-		}
-		last = there
-	}
-	if last != nil {
-		defer last.Release()
-		if err := last.Synchronize(ctx); err != nil {
-			return err
-		}
-	}
-	return r.Err()
-}
-
-func (b *bench) getOurs(ctx context.Context) error {
-	r, err := flight.DoGet(ctx, b.ours, &arrowflight.Ticket{}, flight.WithTarget(b.gpu), flight.WithAllocator(b.mem))
-	if err != nil {
-		return err
-	}
-	defer r.Release()
-	var last *cdevice.RecordBatch
-	for batch, err := range r.All() {
-		if err != nil {
-			return err
-		}
-		if last != nil {
-			last.Release()
-		}
-		batch.Retain()
-		last = batch
-	}
-	if last != nil {
-		defer last.Release()
-		return last.Synchronize(ctx)
-	}
-	return nil
-}
-
-// run gets all streams of a load.
-func (b *bench) run(get func(context.Context) error) {
-	runtime.GC()
-	var wg sync.WaitGroup
-	for range b.load.streams {
-		wg.Go(func() { check(get(context.Background())) })
-	}
-	wg.Wait()
-}
-
-func (b *bench) compare(name string, l load) {
-	b.load = l
-	compare(name, used, func() { b.run(b.getPlain) }, func() { b.run(b.getOurs) })
-}
-
-// compare measures two functions in turns, and prints the ratios of their medians. The first turn, which fills the caches
-// of memory, does not count. used returns CPU time.
-func compare(name string, used func() time.Duration, plain, ours func()) {
-	var walls, cpus [2][]time.Duration
-	for i := range *rounds + 1 {
-		for which, run := range []func(){plain, ours} {
-			start, before := time.Now(), used()
-			run()
-			if i > 0 {
-				walls[which], cpus[which] = append(walls[which], time.Since(start)), append(cpus[which], used()-before)
+// loads are all rows of the table.
+func loads() (all []load) {
+	sizes := []struct{ rows, batches, each int }{{10, 12_000, 300}, {10_000, 600, 12}, {1_000_000, 12, 1}}
+	for _, put := range []bool{false, true} {
+		for _, gpu := range []bool{false, true} {
+			for _, size := range sizes {
+				for _, streams := range []int{1, 64} {
+					batches := size.batches
+					if streams > 1 {
+						batches = size.each
+					}
+					all = append(all, load{put, gpu, size.rows, streams, max(1, int(float64(batches)**scale))})
+				}
 			}
 		}
 	}
-	fmt.Printf("| %s | %.2f | %.2f |\n", name, ratio(walls[0], walls[1]), ratio(cpus[1], cpus[0]))
-	log.Printf("%s: %v, %v; cpu %v, %v", name, median(walls[0]), median(walls[1]), median(cpus[0]), median(cpus[1]))
+	return all
 }
 
-// million receives very many small batches, and prints how much memory that takes.
-func (b *bench) million() {
-	b.load = load{rows: 10, batches: *small, streams: 1}
-	mem, err := hostpinned.NewAllocator(b.gpu, hostpinned.WithLimit(1<<20))
-	check(err)
-	b.mem = mem
-	heap := heapInUse()
-	start := time.Now()
-	b.run(b.getOurs)
-	log.Printf("%d small batches: %v; page-locked at most %d KiB; heap grew by %d KiB", *small, time.Since(start), b.mem.ReadStats().Pinned.Peak>>10, (heapInUse()-heap)>>10)
+// row is a row of bench/report.go.
+type row struct {
+	Operation string  `json:"operation"`
+	Shape     string  `json:"shape"`
+	Columns   int     `json:"columns"`
+	NS        float64 `json:"ns"`
+	CPU       float64 `json:"cpu_ns"`
+	Peer      string  `json:"peer"`
+	PeerNS    float64 `json:"peer_ns"`
+	PeerCPU   float64 `json:"peer_cpu_ns"`
+	Ratio     float64 `json:"ratio"`
+	CPURatio  float64 `json:"cpu_ratio"`
 }
 
-func heapInUse() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse)
+func compareAll() {
+	selected := regexp.MustCompile(*only)
+	sides := startSides()
+	var rows []row
+	for _, l := range loads() {
+		if name := l.operation() + ", " + l.shape(); selected.MatchString(name) {
+			found := measure(l, sides)
+			rows = append(rows, found...)
+			if !*asJSON {
+				printRows(found)
+			}
+		}
+	}
+	for _, s := range sides {
+		s.end()
+	}
+	if *asJSON {
+		check(json.NewEncoder(os.Stdout).Encode(rows))
+	}
 }
 
-func ratio(a, b []time.Duration) float64 { return float64(median(a)) / float64(median(b)) }
-
-func median(all []time.Duration) time.Duration {
-	all = slices.Sorted(slices.Values(all))
-	return all[len(all)/2]
+func printRows(rows []row) {
+	for _, r := range rows {
+		fmt.Printf("%-32s %-16s %-18s %10.0f ns %10.0f ns  %.2f, of CPU %.2f\n", r.Operation, r.Shape, r.Peer, r.NS, r.PeerNS, r.Ratio, r.CPURatio)
+	}
 }
 
-// used is the CPU time of the process: of the server too, which is the same.
+// measure lets the sides take turns: the first one is ours. The first turn, which fills the caches of memory, does not count.
+func measure(l load, sides []*side) (rows []row) {
+	times := make([]turns, len(sides))
+	for round := range *rounds + 1 {
+		for i, s := range sides {
+			if l.GPU && !s.gpu {
+				continue
+			}
+			elapsed, cpu := s.turn(l)
+			if round > 0 {
+				times[i].elapsed = append(times[i].elapsed, elapsed/float64(l.Batches*l.Streams))
+				times[i].cpu = append(times[i].cpu, cpu/float64(l.Batches*l.Streams))
+			}
+		}
+	}
+	ours := times[0]
+	for i, s := range sides[1:] {
+		theirs := times[i+1]
+		if len(theirs.elapsed) == 0 {
+			continue
+		}
+		rows = append(rows, row{
+			Operation: l.operation(), Shape: l.shape(), Columns: columns, NS: median(ours.elapsed), CPU: median(ours.cpu),
+			Peer: s.name, PeerNS: median(theirs.elapsed), PeerCPU: median(theirs.cpu),
+			Ratio: median(divided(theirs.elapsed, ours.elapsed)), CPURatio: median(divided(theirs.cpu, ours.cpu)),
+		})
+	}
+	return rows
+}
+
+// turns has the nanoseconds for a batch in each turn of a side.
+type turns struct{ elapsed, cpu []float64 }
+
+func divided(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range out {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
+
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
+
+// used is the CPU time of this process.
 func used() time.Duration {
 	var u syscall.Rusage
 	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
