@@ -24,7 +24,6 @@ const (
 	// AppMetadataKey is the key of a batch's app_metadata in RecordBatch.Metadata.
 	AppMetadataKey = "arrow.flight.app_metadata"
 
-	defaultPrefetch = 2
 	maxPrefetch     = 1 << 20 // of cdevice.RecordReader.Prefetch
 	defaultParallel = 4
 )
@@ -101,7 +100,7 @@ type options struct {
 	target   device.Device // nil: memory of the CPU
 	mem      memory.Allocator
 	max      int // 0: the default
-	prefetch int
+	prefetch int // below 0: the default
 	parallel int
 	validate bool
 	call     []grpc.CallOption
@@ -113,7 +112,7 @@ type options struct {
 }
 
 func newOptions[O applier](function string, opts []O) (*options, error) {
-	o := &options{prefetch: defaultPrefetch, parallel: defaultParallel, mem: memory.DefaultAllocator}
+	o := &options{prefetch: -1, parallel: defaultParallel, mem: memory.DefaultAllocator}
 	for i, opt := range opts {
 		if argument.IsNil(opt) {
 			return nil, absent(function, fmt.Sprintf("opts[%d]", i), "an option")
@@ -122,7 +121,19 @@ func newOptions[O applier](function string, opts []O) (*options, error) {
 			return nil, err
 		}
 	}
+	if o.prefetch < 0 {
+		o.prefetch = o.defaultPrefetch()
+	}
 	return o, nil
+}
+
+// defaultPrefetch returns how many batches are received ahead. Without
+// other work, passing a batch from one goroutine to another takes longer than receiving a small one.
+func (o *options) defaultPrefetch() int {
+	if o.target != nil || o.sharing || o.validate || o.metadata != nil {
+		return 2
+	}
+	return 0
 }
 
 func (o *options) maxSend() int {
@@ -197,7 +208,8 @@ func WithMaxMessageSize(size int) Option {
 }
 
 // WithPrefetch makes a reader receive up to n batches, at most 1,048,576, beyond the one in use, and copy them to the
-// device: 2 by default. With 0, the reader receives a batch when it is asked for.
+// device. By default n is 2 with [WithTarget], [WithSharing], [WithValidation] or [WithMetadataFunc], otherwise 0. With 0, the
+// reader receives a batch when it is asked for; gRPC has received what its flow control allows by then.
 func WithPrefetch(n int) ReceiveOption {
 	return option(func(o *options) error {
 		o.prefetch = n

@@ -23,24 +23,25 @@ type outgoing struct {
 }
 
 func (b outgoing) release() {
-	if b.ticket != nil {
+	switch {
+	case b.ticket != nil:
 		b.ticket.Withdraw()
-	} else {
+	case b.rec != nil:
 		b.rec.Release()
 	}
 }
 
-// prepare reads batches, and copies each to the host while the one before it is sent. It holds no reference to r: the last
-// Release of r ends the wait of its source.
-func prepare(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket.Sender, mem memory.Allocator, to chan<- outgoing) {
+// prepare reads batches, and copies each to the host, until deliver, which takes them, returns false. The last one is the
+// error that ended the batches, or io.EOF. It holds no reference to r: the last Release of r ends the wait of its source.
+func prepare(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket.Sender, mem memory.Allocator, deliver func(outgoing) bool) {
 	last := outgoing{err: fmt.Errorf("flight: the source of the batches ended its goroutine")}
+	wanted := true
 	defer func() {
 		if v := recover(); v != nil {
 			last.err = fmt.Errorf("flight: panic in the source of the batches: %v", v)
 		}
-		select {
-		case to <- last:
-		case <-ctx.Done():
+		if wanted {
+			deliver(last)
 		}
 	}()
 	for b, err := range r.All() {
@@ -54,19 +55,32 @@ func prepare(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket
 			last = next
 			return
 		}
-		select {
-		case to <- next:
-		case <-ctx.Done():
-			next.release() // mutant: deleted
+		if wanted = deliver(next); !wanted {
 			return
 		}
 	}
 	last.err = io.EOF
 }
 
+// ahead returns a channel of the batches that a goroutine prepares: one is copied to the host while the one before it is
+// sent.
+func ahead(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket.Sender, mem memory.Allocator) <-chan outgoing {
+	prepared := make(chan outgoing)
+	go prepare(ctx, r, tickets, mem, func(next outgoing) bool {
+		select {
+		case prepared <- next:
+			return true
+		case <-ctx.Done():
+			next.release() // mutant: deleted
+			return false
+		}
+	})
+	return prepared
+}
+
 // toHost views or copies a batch.
 func toHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocator) (rec arrow.RecordBatch, err error) {
-	if flightticket.ReadInPlace(b) {
+	if flightticket.ReadInPlace(b.DeviceID().Type) {
 		rec, err = b.HostView(ctx)
 	}
 	if err == nil && (rec == nil || hasUnwritableSlice(rec)) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -52,24 +53,64 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 	}
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
 	defer s.close(w) // mutant: deleted
-	prepared := make(chan outgoing)
-	go prepare(ctx, r, s.tickets, o.mem, prepared)
+	if s.tickets == nil && flightticket.ReadInPlace(r.DeviceType()) {
+		return s.direct(ctx, w, r, o.mem)
+	}
+	prepared := ahead(ctx, r, s.tickets, o.mem)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case next := <-prepared:
-			switch {
-			case next.err == io.EOF:
-				return cmp.Or(s.end(w), s.tickets.WaitOpened(ctx))
-			case next.err != nil:
-				_ = s.tickets.WaitOpened(ctx) // the batches before the error arrive, too
-				return next.err
-			}
-			if err := s.send(ctx, w, r.Schema(), next); err != nil {
+			if more, err := s.next(ctx, w, r.Schema(), next); !more {
 				return err
 			}
 		}
+	}
+}
+
+// next sends what was prepared, which it takes. more is false at the end.
+func (s *sender) next(ctx context.Context, w *ipc.Writer, schema *arrow.Schema, next outgoing) (more bool, err error) {
+	switch {
+	case next.err == io.EOF:
+		return false, cmp.Or(s.end(w), s.tickets.WaitOpened(ctx))
+	case next.err != nil:
+		_ = s.tickets.WaitOpened(ctx) // the batches before the error arrive, too
+		return false, next.err
+	}
+	err = s.send(ctx, w, schema, next)
+	return err == nil, err
+}
+
+// direct sends each batch on the goroutine that has read it from r, since none is copied: to pass it to another goroutine
+// takes longer than to send a small one. The end of ctx ends direct even while r's source is waiting; nothing is sent after that.
+func (s *sender) direct(ctx context.Context, w *ipc.Writer, r *cdevice.RecordReader, mem memory.Allocator) error {
+	var (
+		mu    sync.Mutex // held while a batch is sent
+		ended bool
+		done  = make(chan error, 1)
+	)
+	go prepare(ctx, r, nil, mem, func(next outgoing) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended { // mutant: never
+			next.release() // mutant: deleted
+			return false
+		}
+		more, err := s.next(ctx, w, r.Schema(), next)
+		if !more {
+			done <- err
+		}
+		return more
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		return ctx.Err()
 	}
 }
 

@@ -69,10 +69,9 @@ func isShareable(dev device.Device) bool {
 	return ok && kinds.MemoryKind() == device.ShareableMemory
 }
 
-// ReadInPlace reports whether the CPU reads the memory of a batch where it is, pinned or not. Managed memory would migrate,
-// so it is copied.
-func ReadInPlace(b *cdevice.RecordBatch) bool {
-	t := b.DeviceID().Type
+// ReadInPlace reports whether the CPU reads memory of the type where it is, pinned or not. Managed memory would migrate, so
+// it is copied.
+func ReadInPlace(t device.Type) bool {
 	return t.CPUAccessible() && t != device.CUDAManaged
 }
 

@@ -131,7 +131,7 @@ func (s *Sender) share(ctx context.Context, b *cdevice.RecordBatch) *share.Share
 	case err == nil:
 		return shared
 	case !errors.Is(err, device.ErrNotSupported):
-	case ReadInPlace(copied):
+	case ReadInPlace(copied.DeviceID().Type):
 		s.copies.Host = nil
 	default:
 		s.copies.GPU = nil
@@ -142,9 +142,9 @@ func (s *Sender) share(ctx context.Context, b *cdevice.RecordBatch) *share.Share
 // copy copies a batch to memory that can be shared, or returns nil if there is none.
 func (s *Sender) copy(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
 	switch {
-	case ReadInPlace(b) && s.copies.Host != nil:
+	case ReadInPlace(b.DeviceID().Type) && s.copies.Host != nil:
 		return copyToHost(ctx, b, s.copies.Host)
-	case !ReadInPlace(b) && s.copies.GPU != nil && s.copies.GPU.ID() == b.DeviceID():
+	case !ReadInPlace(b.DeviceID().Type) && s.copies.GPU != nil && s.copies.GPU.ID() == b.DeviceID():
 		return b.CopyTo(ctx, s.copies.GPU)
 	}
 	return nil, nil
