@@ -33,6 +33,7 @@ type messages struct {
 	tickets  *flightticket.Receiver // nil: no tickets are expected
 
 	pending     *flightdata.Incoming // received, and not read
+	checked     *ipc.Message         // not read yet, since it is no flat batch
 	current     *ipc.Message
 	appMetadata []byte // of the message that was read last
 	err         error  // that ended the messages; arrow-go keeps the text only
@@ -82,6 +83,10 @@ func (m *messages) receive() (*flightdata.Incoming, error) {
 // Message returns the next message, borrowed until the next call, and drops the one before it.
 func (m *messages) Message() (*ipc.Message, error) {
 	m.drop()
+	if m.checked != nil {
+		m.current, m.checked = m.checked, nil
+		return m.current, nil
+	}
 	for {
 		in, err := m.peek()
 		if err != nil {
@@ -89,7 +94,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 		}
 		m.pending = nil
 		if len(in.DataHeader) > 0 {
-			m.current, m.err = m.message(in)
+			m.current, _, m.err = m.message(in, nil)
 			return m.current, m.err
 		}
 		ticket, err := m.withoutHeader(in)
@@ -98,6 +103,17 @@ func (m *messages) Message() (*ipc.Message, error) {
 		}
 		m.err = err
 	}
+}
+
+// flat returns the record batch that comes next, owned by the caller, or nil if arrow-go's reader has to read the next message.
+func (m *messages) flat(read func(ipcmessage.Batch, *memory.Buffer) arrow.RecordBatch) (rec arrow.RecordBatch) {
+	if in, err := m.peek(); err != nil || len(in.DataHeader) == 0 {
+		return nil
+	}
+	in := m.pending
+	m.pending = nil
+	m.checked, rec, m.err = m.message(in, read)
+	return rec
 }
 
 // ticket returns the ticket that comes next, or nil if something else does. app_metadata before it goes to its function.
@@ -135,8 +151,9 @@ func (m *messages) withoutHeader(in *flightdata.Incoming) (share.Ticket, error) 
 	return nil, err
 }
 
-// message checks a received message, and takes its body.
-func (m *messages) message(in *flightdata.Incoming) (msg *ipc.Message, err error) {
+// message checks a received message, and takes its body. It returns the record batch that flat, which may be nil, has read,
+// or else a message for arrow-go's reader.
+func (m *messages) message(in *flightdata.Incoming, flat func(ipcmessage.Batch, *memory.Buffer) arrow.RecordBatch) (msg *ipc.Message, rec arrow.RecordBatch, err error) {
 	defer func() { // arrow-go may panic when it reads metadata
 		if v := recover(); v != nil {
 			err = invalid("FlightData.data_header", "%v", v)
@@ -144,13 +161,19 @@ func (m *messages) message(in *flightdata.Incoming) (msg *ipc.Message, err error
 	}()
 	body, err := in.TakeBody(m.copies)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { body.Release() }()
 	message, err := m.check.Check(in.DataHeader, body.Bytes())
 	// mutant: if err != nil && body == nil {
 	if err != nil {
-		return nil, malformed(err)
+		return nil, nil, malformed(err)
+	}
+	m.appMetadata = in.AppMetadata
+	if flat != nil && message.Kind == ipcmessage.RecordBatch {
+		if rec := flat(message.Batch, body); rec != nil {
+			return nil, rec, nil
+		}
 	}
 	// If arrow-go fails within a batch, it does not release the dictionaries that it has used. They are memory of the Go
 	// heap, which the garbage collector frees; those with deltas are made while a batch is read.
@@ -161,13 +184,12 @@ func (m *messages) message(in *flightdata.Incoming) (msg *ipc.Message, err error
 		onHeap := memory.NewBufferBytes(flightdata.HeapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())
 		if err := m.dictionary(message, in.DataHeader, body); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		body.Release()
 		body = onHeap
 	}
-	m.appMetadata = in.AppMetadata
-	return ipc.NewMessage(memory.NewBufferBytes(in.DataHeader), body), nil
+	return ipc.NewMessage(memory.NewBufferBytes(in.DataHeader), body), nil, nil
 }
 
 func (m *messages) drop() {
@@ -185,6 +207,8 @@ func (m *messages) Release() {
 	if m.refs.Add(-1) > 0 {
 		return
 	}
+	m.drop()
+	m.current, m.checked = m.checked, nil
 	m.drop()
 	m.pending = nil
 }

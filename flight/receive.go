@@ -10,10 +10,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/flightticket"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -69,6 +72,7 @@ type receiver struct {
 	messages *messages
 	ipc      *ipc.Reader // nil at the end
 	schema   *arrow.Schema
+	plan     *layout.Plan // nil: arrow-go reads the batches
 	watched  sync.Once
 }
 
@@ -83,6 +87,7 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 		return descriptor, r.messages.cause(schemaError(err))
 	}
 	r.schema = r.ipc.Schema()
+	r.plan = flatPlan(r.schema)
 	r.messages.values = r.messages.check.Values(r.schema)
 	return descriptor, nil
 }
@@ -171,6 +176,11 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 			err = invalid("RecordBatch", "%v", v)
 		}
 	}()
+	if r.plan != nil {
+		if rec := r.messages.flat(r.flat); rec != nil {
+			return rec, nil
+		}
+	}
 	if r.ipc.Next() {
 		return withOwnDictionaries(r.ipc.RecordBatch()), nil
 	}
@@ -178,6 +188,10 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 		return nil, err
 	}
 	return nil, io.EOF
+}
+
+func (r *receiver) flat(b ipcmessage.Batch, body *memory.Buffer) arrow.RecordBatch {
+	return flatRecord(r.plan, r.schema, b, body)
 }
 
 // withAppMetadata takes a reference to b, and returns one to b with the app_metadata of its message.

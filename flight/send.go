@@ -51,6 +51,9 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 		s.tickets = flightticket.NewSender(stream, o.copies, s.max)
 		defer s.tickets.Close()
 	}
+	if plan := flatPlan(r.Schema()); plan != nil && len(o.ipc) == 0 {
+		s.flat = &flatWriter{plan: plan}
+	}
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
 	defer s.close(w) // mutant: deleted
 	if s.tickets == nil && flightticket.ReadInPlace(r.DeviceType()) {
@@ -119,6 +122,7 @@ type sender struct {
 	stream  Stream
 	max     int
 	tickets *flightticket.Sender // nil: no tickets
+	flat    *flatWriter          // nil: arrow-go writes the batches
 
 	descriptor  *arrowflight.FlightDescriptor // of the first message
 	appMetadata []byte                        // of the batch that is being sent
@@ -198,26 +202,53 @@ func (s *sender) send(ctx context.Context, w *ipc.Writer, schema *arrow.Schema, 
 	if err := s.tickets.Sent(ctx, b.ticket); err != nil {
 		return err
 	}
-	if !s.begun {
-		p := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
-		defer p.Release()
-		if err := s.WritePayload(p); err != nil {
-			return err
-		}
+	if err := s.begin(schema); err != nil {
+		return err
 	}
 	return s.stream.SendMsg(b.ticket.Message)
+}
+
+// begin sends the schema, unless that was done.
+func (s *sender) begin(schema *arrow.Schema) error {
+	if s.begun {
+		return nil
+	}
+	p := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
+	defer p.Release()
+	return s.WritePayload(p)
+}
+
+// writeFlat sends a record batch without arrow-go's writer, and reports whether it did: not if one message has no room for it.
+func (s *sender) writeFlat(rec arrow.RecordBatch) (sent bool, err error) {
+	if s.flat == nil || s.custom.Len() > 0 {
+		return false, nil
+	}
+	m, err := s.flat.message(rec, s.appMetadata)
+	if m == nil || err != nil || m.Size() > s.max {
+		return false, err
+	}
+	if err := s.begin(rec.Schema()); err != nil {
+		return false, err
+	}
+	return true, s.stream.SendMsg(m)
 }
 
 // write writes a record batch, which it takes, in parts that are small enough.
 func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
 	defer rec.Release() // mutant: deleted
 	rest := rec
-	if md := metadataOf(rec); md.Len() > 0 {
+	md := metadataOf(rec)
+	if md.Len() > 0 {
 		s.splitMetadata(md)
+		defer func() { s.appMetadata, s.custom = nil, arrow.Metadata{} }()
+	}
+	if sent, err := s.writeFlat(rec); sent || err != nil {
+		return s.cause(err)
+	}
+	if md.Len() > 0 {
 		rest = array.NewRecordBatchWithMetadata(rec.Schema(), rec.Columns(), rec.NumRows(), s.custom)
 		defer rest.Release()
 	}
-	defer func() { s.appMetadata, s.custom = nil, arrow.Metadata{} }()
 	// mutant: return s.parts(w, rest)
 	return guarded("arrow-go's IPC writer", func() error { return s.parts(w, rest) })
 }

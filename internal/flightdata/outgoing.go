@@ -16,10 +16,11 @@ import (
 // FlightData, to which ProtoReflect adds the body.
 type Outgoing struct {
 	*arrowflight.FlightData
-	payload    *ipc.Payload // nil: no body
-	descriptor []byte       // serialized
-	body       int          // its size
-	size       int          // of the whole message
+	payload    *ipc.Payload // its body is that of the message; nil: parts are
+	parts      [][]byte
+	descriptor []byte // serialized
+	body       int    // its size
+	size       int    // of the whole message
 }
 
 // NewOutgoing returns a message with the fields of fd and the body of the payload, which may be nil. It borrows both.
@@ -32,15 +33,34 @@ func NewOutgoing(fd *arrowflight.FlightData, payload *ipc.Payload) (*Outgoing, e
 		}
 		m.body = int(n)
 	}
+	return m, m.measure()
+}
+
+// NewOutgoingParts returns a message with the fields of fd and a body of the parts, each padded to a multiple of 8 bytes. It
+// borrows both.
+func NewOutgoingParts(fd *arrowflight.FlightData, parts [][]byte) (*Outgoing, error) {
+	m := &Outgoing{FlightData: fd, parts: parts}
+	for _, part := range parts {
+		m.body += int(Padded(len(part)))
+	}
+	return m, m.measure()
+}
+
+// Padded returns the size of a part of a body with its padding.
+func Padded(n int) int64 { return int64(n+7) &^ 7 }
+
+// measure sets the size of the message, whose body is measured.
+func (m *Outgoing) measure() error {
+	fd := m.FlightData
 	if fd.FlightDescriptor != nil {
 		var err error
 		if m.descriptor, err = proto.Marshal(fd.FlightDescriptor); err != nil {
-			return nil, err
+			return err
 		}
 		m.size += sizeOf(fieldDescriptor, len(m.descriptor))
 	}
 	m.size += sizeOf(fieldHeader, len(fd.DataHeader)) + sizeOf(fieldAppMetadata, len(fd.AppMetadata)) + sizeOf(fieldBody, m.body)
-	return m, nil
+	return nil
 }
 
 // Size returns the encoded size of the message in bytes.
@@ -62,18 +82,27 @@ func (m *Outgoing) appendTo(b []byte) ([]byte, error) {
 		return b, nil
 	}
 	b = protowire.AppendTag(b, fieldBody, protowire.BytesType)
-	w := bytes.NewBuffer(protowire.AppendVarint(b, uint64(m.body)))
-	err := m.payload.SerializeBody(w)
-	return w.Bytes(), err
+	return m.appendBody(protowire.AppendVarint(b, uint64(m.body)))
+}
+
+func (m *Outgoing) appendBody(b []byte) ([]byte, error) {
+	if m.payload != nil {
+		w := bytes.NewBuffer(b)
+		err := m.payload.SerializeBody(w)
+		return w.Bytes(), err
+	}
+	var zeros [8]byte
+	for _, part := range m.parts {
+		b = append(b, part...)
+		b = append(b, zeros[:Padded(len(part))-int64(len(part))]...)
+	}
+	return b, nil
 }
 
 // ProtoReflect adds the body to the FlightData, for other codecs.
 func (m *Outgoing) ProtoReflect() protoreflect.Message {
 	if m.body > 0 && m.DataBody == nil {
-		var b bytes.Buffer
-		b.Grow(m.body)
-		_ = m.payload.SerializeBody(&b) // a bytes.Buffer has no errors
-		m.DataBody = b.Bytes()
+		m.DataBody, _ = m.appendBody(make([]byte, 0, m.body)) // a bytes.Buffer has no errors
 	}
 	return m.FlightData.ProtoReflect()
 }

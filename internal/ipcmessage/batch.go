@@ -16,17 +16,19 @@ type batch struct {
 	zstd       bool // or lz4
 }
 
-func readBatch(name string, t table) (b batch, err error) {
-	b = batch{name: name, rows: number[int64](t, 0), nodes: t.words(1, 2), buffers: t.words(2, 2), variadic: t.words(4, 1)}
+// read reads the table, into the memory of the batch before it.
+func (b *batch) read(name string, t table) error {
+	b.name, b.rows = name, number[int64](t, 0)
+	b.nodes, b.buffers, b.variadic = t.words(b.nodes, 1, 2), t.words(b.buffers, 2, 2), t.words(b.variadic, 4, 1)
 	compression, compressed := t.table(3)
 	b.compressed = compressed
 	codec := number[byte](compression, 0)
 	if codec > 1 {
-		return b, Invalid(name+".compression", "codec %d, want 0 or 1", codec)
+		return Invalid(name+".compression", "codec %d, want 0 or 1", codec)
 	}
 	// mutant: b.zstd = codec > 1
 	b.zstd = codec == 1
-	return b, t.f.err
+	return t.f.err
 }
 
 // invalid is an error about element i of a vector of the batch.
@@ -36,8 +38,8 @@ func (b *batch) invalid(vector string, i int, text string, args ...any) error {
 
 // batch checks that a batch has the nodes and buffers of its columns. It returns how many bytes its arrays take.
 func (c *Checker) batch(name string, t table, columns []shape, version int16, body []byte) (size int64, err error) {
-	b, err := readBatch(name, t)
-	if err != nil {
+	b := &c.last
+	if err := b.read(name, t); err != nil {
 		return 0, err
 	}
 	if b.rows < 0 || b.rows > c.maxLength() {
@@ -49,13 +51,14 @@ func (c *Checker) batch(name string, t table, columns []shape, version int16, bo
 		}
 	}
 	var want count
-	tops := make([]int, len(columns)) // the nodes of the columns
-	for i, s := range columns {
-		tops[i] = want.nodes
+	tops := c.tops[:0] // the nodes of the columns
+	for _, s := range columns {
+		tops = append(tops, want.nodes)
 		if err := want.add(s, version, b.variadic); err != nil {
 			return 0, err
 		}
 	}
+	c.tops = tops
 	elements, err := b.checkNodes(want.nodes, c.maxLength())
 	if err != nil {
 		return 0, err

@@ -82,7 +82,7 @@ func (c changes) count(slot int, n uint32) {
 }
 
 // buffer returns the bytes of a buffer.
-func (c changes) buffer(i int) []byte { return c.body[c.batch.words(buffers, 2)[2*i]:] }
+func (c changes) buffer(i int) []byte { return c.body[c.batch.words(nil, buffers, 2)[2*i]:] }
 
 // What is wrong with a batch is named: of two columns, lists of nulls and texts in views.
 func TestHostileBatches(t *testing.T) {

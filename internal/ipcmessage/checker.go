@@ -25,6 +25,9 @@ type Checker struct {
 	// dictionaries are the bytes of each, with its deltas; a sender could send those without end.
 	dictionaries map[int64]int64
 	deltas       bool // there were some
+
+	last batch // the one that was checked last, whose memory the next one uses
+	tops []int // memory of batch
 }
 
 // unlimited is more than a process can address, and eight times that is still a number.
@@ -41,6 +44,14 @@ type Message struct {
 	Kind  Kind
 	ID    int64 // of a dictionary
 	Delta bool  // of that dictionary
+	Batch Batch // of a record batch
+}
+
+// Batch is what the metadata of a checked record batch say. The slices are valid until the next check.
+type Batch struct {
+	Rows           int64
+	Nodes, Buffers []int64 // pairs: a length and a number of nulls; the place in the body, and a length
+	Plain          bool    // the batch is neither compressed, nor has metadata of its own
 }
 
 // Check checks a message: its metadata, that it has its place in the stream, and that its buffers are in its body. An
@@ -55,14 +66,18 @@ func (c *Checker) Check(metadata, body []byte) (m Message, err error) {
 		f.fail("a message without a header")
 	}
 	size := number[int64](message, 3)
-	message.keyValues(4)
+	custom := message.keyValues(4)
 	switch {
 	case f.err != nil:
 		return m, f.err
 	case size < 0 || size > int64(len(body)): // mutant: never
 		return m, Invalid("body", "%d bytes, but %d in the metadata", len(body), size)
 	}
-	return m, c.header(&m, version, header, body)
+	err = c.header(&m, version, header, body)
+	if err == nil && m.Kind == RecordBatch {
+		m.Batch = Batch{c.last.rows, c.last.nodes, c.last.buffers, !c.last.compressed && custom == 0}
+	}
+	return m, err
 }
 
 func (c *Checker) header(m *Message, version int16, header table, body []byte) (err error) {

@@ -2,6 +2,7 @@ package ipcmessage
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 )
 
@@ -139,10 +140,10 @@ func (t table) vector(slot, width int) (at, n int) {
 	return pos + 4, int(count)
 }
 
-// words returns a vector whose elements are n numbers of 64 bits each.
-func (t table) words(slot, n int) []int64 {
+// words returns a vector whose elements are n numbers of 64 bits each, in the memory of list if that has enough.
+func (t table) words(list []int64, slot, n int) []int64 {
 	at, count := t.vector(slot, 8*n)
-	list := make([]int64, n*count)
+	list = slices.Grow(list[:0], n*count)[:n*count]
 	for i := range list {
 		list[i] = int64(binary.LittleEndian.Uint64(t.f.b[at+8*i:]))
 	}
@@ -164,10 +165,12 @@ func (t table) each(slot int, do func(table)) {
 	}
 }
 
-// keyValues checks a vector of KeyValue tables.
-func (t table) keyValues(slot int) {
+// keyValues checks a vector of KeyValue tables, and returns how many it has.
+func (t table) keyValues(slot int) (n int) {
 	t.each(slot, func(kv table) {
 		kv.text(0)
 		kv.text(1)
+		n++
 	})
+	return n
 }

@@ -1,0 +1,102 @@
+package flight
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+)
+
+// flatPlan returns the plan of a schema all of whose columns are flat: without children, dictionaries, views and extension
+// types. Batches of such columns are encoded and decoded here. For any other schema it returns nil: arrow-go does that.
+func flatPlan(schema *arrow.Schema) *layout.Plan {
+	if schema == nil {
+		return nil
+	}
+	plan, err := layout.PlanOf(schema)
+	if err != nil || len(plan.Flat) == 0 || !plan.AllFlat || !plan.Simple || !schema.IsNativeEndian() {
+		return nil
+	}
+	for i := range plan.Arrays {
+		if plan.Arrays[i].Type.ID() == arrow.EXTENSION {
+			return nil
+		}
+	}
+	return plan
+}
+
+// maxFlatRows keeps products of numbers of rows within int64; see layout.Array.SecondFits.
+const maxFlatRows = 1 << 32
+
+// flatColumn has arrow-go's objects for a column, but for its array. Those of a batch are one allocation, so that a column
+// that a program keeps keeps those of the others.
+type flatColumn struct {
+	data     array.Data
+	pointers [3]*memory.Buffer
+	buffers  [3]memory.Buffer
+}
+
+// flatRecord returns the record batch of a checked message, whose arrays are slices of the body. It returns nil if
+// arrow-go's reader has to read the message, which has the error of a malformed one.
+func flatRecord(plan *layout.Plan, schema *arrow.Schema, b ipcmessage.Batch, body *memory.Buffer) arrow.RecordBatch {
+	n := len(plan.Arrays)
+	if !b.Plain || b.Rows == 0 || b.Rows >= maxFlatRows || len(b.Nodes) != 2*n || len(b.Buffers) != 2*plan.Buffers || !flatFits(plan, b, body.Bytes()) {
+		return nil
+	}
+	columns, arrays := make([]flatColumn, n), make([]arrow.Array, n)
+	at := 0
+	for i := range columns {
+		c, a := &columns[i], &plan.Arrays[i]
+		count := a.Layout.Buffers
+		nulls := b.Nodes[2*i+1]
+		c.data.Reset(a.Type, int(b.Rows), c.pointers[:count:count], nil, int(nulls), 0)
+		for k := range count {
+			if k == 0 && nulls == 0 {
+				continue
+			}
+			// Nothing else refers to either buffer yet.
+			slice := memory.SliceBuffer(body, int(b.Buffers[at+2*k]), int(b.Buffers[at+2*k+1]))
+			copy(unsafe.Slice(&c.buffers[k], 1), unsafe.Slice(slice, 1))
+			c.pointers[k] = &c.buffers[k] // data's, without another reference
+		}
+		at += 2 * count
+		arrays[i] = array.MakeFromData(&c.data) // which takes the first reference to the data
+	}
+	rec := array.NewRecordBatch(schema, arrays, b.Rows)
+	for _, a := range arrays {
+		a.Release()
+	}
+	return rec
+}
+
+// flatFits reports whether each buffer is large enough for its column: arrow-go panics otherwise, or reads elsewhere.
+func flatFits(plan *layout.Plan, b ipcmessage.Batch, body []byte) bool {
+	at := 0
+	for i := range plan.Arrays {
+		a := &plan.Arrays[i]
+		buffers := b.Buffers[at:][:2*a.Layout.Buffers]
+		at += len(buffers)
+		if b.Nodes[2*i] != b.Rows || b.Nodes[2*i+1] > 0 && buffers[1] < layout.BitBytes(b.Rows) || !a.SecondFits(buffers[3], b.Rows) {
+			return false
+		}
+		second := body[buffers[2]:][:buffers[3]]
+		switch end := int64(0); a.Layout.Kind {
+		case layout.Binary32:
+			end = int64(int32(binary.NativeEndian.Uint32(second[4*b.Rows:])))
+			if end < 0 || end > buffers[5] {
+				return false
+			}
+		case layout.Binary64:
+			end = int64(binary.NativeEndian.Uint64(second[8*b.Rows:]))
+			if end < 0 || end > buffers[5] {
+				return false
+			}
+		}
+	}
+	return true
+}
