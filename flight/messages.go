@@ -24,6 +24,7 @@ type messages struct {
 	refs     atomic.Int64
 	ctx      context.Context // ends the messages
 	stream   Stream
+	in       *flightdata.Incoming // the message that was received last
 	mem      *flightdata.Tracker
 	check    *ipcmessage.Checker
 	values   map[int64]*arrow.Schema // of the values of each dictionary, once the schema was read
@@ -43,7 +44,7 @@ var _ ipc.MessageReader = (*messages)(nil)
 
 func newMessages(ctx context.Context, stream Stream, tickets bool, o *options) *messages {
 	m := &messages{
-		ctx: ctx, stream: stream, mem: flightdata.NewTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
+		ctx: ctx, stream: stream, in: flightdata.NewIncoming(o.mem), mem: flightdata.NewTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
 		copies: o.target != nil, max: o.maxReceive(), metadata: o.metadata,
 	}
 	if tickets {
@@ -56,7 +57,9 @@ func newMessages(ctx context.Context, stream Stream, tickets bool, o *options) *
 // peek receives the next message, unless that was done.
 func (m *messages) peek() (*flightdata.Incoming, error) {
 	if m.pending == nil && m.err == nil {
-		m.pending, m.err = m.receive()
+		if m.pending, m.err = m.receive(); m.err != nil {
+			m.in.Drop()
+		}
 	}
 	return m.pending, m.err
 }
@@ -66,8 +69,8 @@ func (m *messages) receive() (*flightdata.Incoming, error) {
 	if err := m.ctx.Err(); err != nil { // gRPC still returns the messages that have arrived
 		return nil, fmt.Errorf("flight: %w", err)
 	}
-	m.mem.OnHeap = false // it was set for what arrow-go allocated for the message before
-	in := flightdata.NewIncoming(m.mem)
+	in := m.in
+	in.Reset()
 	if err := m.stream.RecvMsg(in); err != nil {
 		return nil, err
 	}
@@ -139,6 +142,7 @@ func (m *messages) ticket() (share.Ticket, error) {
 // a message has no body.
 func (m *messages) withoutHeader(in *flightdata.Incoming) (share.Ticket, error) {
 	if n := in.BodySize(); n > 0 {
+		in.Drop() // mutant: deleted
 		return nil, invalid("FlightData.data_header", "absent, beside a body of %d bytes", n)
 	}
 	if t := m.tickets.Find(in); t != nil || m.metadata == nil || len(in.AppMetadata) == 0 {
@@ -159,22 +163,46 @@ func (m *messages) message(in *flightdata.Incoming, flat func(ipcmessage.Batch, 
 			err = invalid("FlightData.data_header", "%v", v)
 		}
 	}()
-	body, err := in.TakeBody(m.copies)
+	b, owner, err := in.TakeBody(m.copies)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { body.Release() }()
-	message, err := m.check.Check(in.DataHeader, body.Bytes())
-	// mutant: if err != nil && body == nil {
+	taken := false
+	defer func() {
+		if !taken && owner != nil {
+			owner.Free(b) // mutant: deleted
+		}
+	}()
+	message, err := m.check.Check(in.DataHeader, b)
+	// mutant: if err != nil && b == nil {
 	if err != nil {
 		return nil, nil, malformed(err)
 	}
 	m.appMetadata = in.AppMetadata
 	if flat != nil && message.Kind == ipcmessage.RecordBatch {
+		body := bufferOf(b, owner)
 		if rec := flat(message.Batch, body); rec != nil {
+			taken = true
+			body.Release()
 			return nil, rec, nil
 		}
 	}
+	taken = true
+	msg, err = m.forArrowGo(message, in.DataHeader, m.mem.Adopt(b, owner))
+	return msg, nil, err
+}
+
+// bufferOf returns a buffer of memory of an allocator, or of the Go heap.
+func bufferOf(b []byte, owner memory.Allocator) *memory.Buffer {
+	if owner == nil {
+		return memory.NewBufferBytes(b)
+	}
+	return memory.NewBufferWithAllocator(b, owner)
+}
+
+// forArrowGo returns a checked message as arrow-go's reader takes it, whose body it takes.
+func (m *messages) forArrowGo(message ipcmessage.Message, metadata []byte, body *memory.Buffer) (*ipc.Message, error) {
+	defer func() { body.Release() }()
 	// If arrow-go fails within a batch, it does not release the dictionaries that it has used. They are memory of the Go
 	// heap, which the garbage collector frees; those with deltas are made while a batch is read.
 	dictionary := message.Kind == ipcmessage.DictionaryBatch
@@ -183,13 +211,13 @@ func (m *messages) message(in *flightdata.Incoming, flat func(ipcmessage.Batch, 
 	if dictionary {
 		onHeap := memory.NewBufferBytes(flightdata.HeapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())
-		if err := m.dictionary(message, in.DataHeader, body); err != nil {
-			return nil, nil, err
+		if err := m.dictionary(message, metadata, body); err != nil {
+			return nil, err
 		}
 		body.Release()
 		body = onHeap
 	}
-	return ipc.NewMessage(memory.NewBufferBytes(in.DataHeader), body), nil, nil
+	return ipc.NewMessage(memory.NewBufferBytes(metadata), body), nil
 }
 
 func (m *messages) drop() {
@@ -210,6 +238,7 @@ func (m *messages) Release() {
 	m.drop()
 	m.current, m.checked = m.checked, nil
 	m.drop()
+	m.in.Drop() // mutant: deleted
 	m.pending = nil
 }
 

@@ -88,7 +88,7 @@ func (l load) shape() string {
 
 // loads are all rows of the table.
 func loads() (all []load) {
-	sizes := []struct{ rows, batches, each int }{{10, 12_000, 300}, {10_000, 600, 12}, {1_000_000, 12, 1}}
+	sizes := []struct{ rows, batches, each int }{{10, 24_000, 800}, {10_000, 600, 12}, {1_000_000, 12, 1}}
 	for _, put := range []bool{false, true} {
 		for _, gpu := range []bool{false, true} {
 			for _, size := range sizes {

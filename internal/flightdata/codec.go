@@ -38,7 +38,6 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return encoding.GetCodecV2("proto").Marshal(v)
 	}
-	pool := mem.DefaultBufferPool()
 	b := pool.Get(m.size)
 	out, err := m.appendTo((*b)[:0])
 	if err == nil && len(out) != m.size {

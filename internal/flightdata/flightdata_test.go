@@ -46,14 +46,16 @@ func TestIncoming(t *testing.T) {
 				m := decode(codec, b, size, checked)
 				require.NoError(t, m.Err(), name)
 				assert.Equal(t, len("a body"), m.BodySize())
-				body, err := m.TakeBody(toAllocator)
+				body, owner, err := m.TakeBody(toAllocator)
 				require.NoError(t, err)
-				assert.Equal(t, "a body", string(body.Bytes()))
+				assert.Equal(t, "a body", string(body))
 				assert.Equal(t, toAllocator || name == "ours", checked.CurrentAlloc() > 0, "%s, %v", name, toAllocator)
 				assert.Equal(t, "the header", string(m.DataHeader))
 				assert.Equal(t, "of the app", string(m.AppMetadata))
 				assert.Equal(t, []string{"a", "path"}, m.FlightDescriptor.Path)
-				body.Release()
+				if owner != nil {
+					owner.Free(body)
+				}
 				checked.AssertSize(t, 0)
 			}
 		}
@@ -67,10 +69,10 @@ func TestFieldsTwice(t *testing.T) {
 	later, err := proto.Marshal(&arrowflight.FlightData{DataBody: []byte("another")})
 	require.NoError(t, err)
 	checked := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	body, err := decode(Codec, append(b, later...), 5, checked).TakeBody(true)
+	body, owner, err := decode(Codec, append(b, later...), 5, checked).TakeBody(true)
 	require.NoError(t, err)
-	assert.Equal(t, "another", string(body.Bytes()))
-	body.Release()
+	assert.Equal(t, "another", string(body))
+	owner.Free(body)
 	checked.AssertSize(t, 0)
 }
 
@@ -89,7 +91,7 @@ func TestMalformed(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 	}
-	_, err = decode(encoding.GetCodecV2("proto"), b, 3, full{}).TakeBody(true)
+	_, _, err = decode(encoding.GetCodecV2("proto"), b, 3, full{}).TakeBody(true)
 	for _, err := range []error{err, decode(Codec, b, 3, full{}).Err()} {
 		assert.EqualError(t, err, "flight: panic in the allocator: no memory")
 	}
@@ -100,9 +102,7 @@ func TestMalformed(t *testing.T) {
 			changed[n] = value
 			for _, bad := range [][]byte{b[:n], changed} {
 				checked := memory.NewCheckedAllocator(memory.NewGoAllocator())
-				tracker := NewTracker(checked)
-				decode(Codec, bad, 3, tracker)
-				tracker.FreeUnread()
+				decode(Codec, bad, 3, checked).Drop()
 				checked.AssertSize(t, 0)
 			}
 		}

@@ -1,8 +1,10 @@
 package flightdata
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -21,11 +23,30 @@ type Incoming struct {
 	body    []byte // memory of mem
 	decoded bool   // by Codec
 	err     error
+
+	reader protofield.Reader
+	pieces [][]byte
+	header []byte
 }
 
 // NewIncoming returns an empty message whose body will be memory of mem.
 func NewIncoming(mem memory.Allocator) *Incoming {
 	return &Incoming{FlightData: new(arrowflight.FlightData), mem: mem}
+}
+
+// Reset empties the message for the next one, which uses the memory of its header. It frees a body that was not taken.
+func (m *Incoming) Reset() {
+	m.Drop()
+	m.FlightDescriptor, m.DataHeader, m.AppMetadata, m.DataBody = nil, nil, nil, nil
+	m.decoded, m.err = false, nil
+}
+
+// Drop frees the body, unless it was taken.
+func (m *Incoming) Drop() {
+	if m.body != nil {
+		m.mem.Free(m.body) // mutant: deleted
+		m.body = nil
+	}
 }
 
 // Err returns the error of decoding: a malformed message, or a panic of the allocator. gRPC would keep its text only.
@@ -34,21 +55,21 @@ func (m *Incoming) Err() error { return m.err }
 // BodySize returns the size of the body in bytes.
 func (m *Incoming) BodySize() int { return max(len(m.body), len(m.DataBody)) }
 
-// TakeBody returns the body, which the caller releases. Where another codec has decoded the message, the body is memory of
-// the Go heap, which toAllocator copies into memory of the allocator. A panic of the allocator is an error.
-func (m *Incoming) TakeBody(toAllocator bool) (_ *memory.Buffer, err error) {
+// TakeBody returns the body, and the allocator whose memory it is, or nil for memory of the Go heap. Where another codec has
+// decoded the message, the body is memory of the Go heap, which toAllocator copies into memory of the allocator. A panic of
+// the allocator is an error.
+func (m *Incoming) TakeBody(toAllocator bool) (body []byte, owner memory.Allocator, err error) {
 	defer recoverAllocator(&err)
-	b := m.body
-	m.body = nil
-	switch {
-	case m.decoded && b != nil:
-	case len(m.DataBody) == 0 || !toAllocator:
-		return memory.NewBufferBytes(m.DataBody[:len(m.DataBody):len(m.DataBody)]), nil
-	default:
-		b = m.mem.Allocate(len(m.DataBody))
-		copy(b, m.DataBody)
+	if m.body != nil {
+		body, m.body = m.body, nil
+		return body, m.mem, nil
 	}
-	return memory.NewBufferWithAllocator(b, m.mem), nil
+	if len(m.DataBody) == 0 || !toAllocator {
+		return m.DataBody[:len(m.DataBody):len(m.DataBody)], nil, nil
+	}
+	body = m.mem.Allocate(len(m.DataBody))
+	copy(body, m.DataBody)
+	return body, m.mem, nil
 }
 
 // recoverAllocator, deferred, sets *err to the error for a panic of the allocator. It wraps the value, if that is an error.
@@ -65,11 +86,13 @@ func recoverAllocator(err *error) {
 func (m *Incoming) decode(data mem.BufferSlice) {
 	m.decoded = true
 	defer recoverAllocator(&m.err)
-	pieces := make([][]byte, len(data))
-	for i, b := range data {
-		pieces[i] = b.ReadOnlyData()
+	m.pieces = m.pieces[:0]
+	for _, b := range data {
+		m.pieces = append(m.pieces, b.ReadOnlyData())
 	}
-	r := protofield.NewReader(pieces)
+	defer func() { clear(m.pieces) }() // they are gRPC's
+	r := &m.reader
+	r.Reset(m.pieces)
 	for m.err == nil {
 		num, size, err := r.Next()
 		switch {
@@ -92,19 +115,29 @@ func (m *Incoming) field(r *protofield.Reader, num protofield.Number, size int) 
 			return ipcmessage.Invalid("FlightData.flight_descriptor", "%v", err)
 		}
 	case fieldHeader:
-		m.DataHeader = read(r, make([]byte, size))
+		m.header = slices.Grow(m.header[:0], size)[:size]
+		m.DataHeader = read(r, m.header)
 	case fieldAppMetadata:
 		m.AppMetadata = read(r, make([]byte, size))
 	case fieldBody: // the only copy of it
-		if m.body != nil {
-			m.mem.Free(m.body) // mutant: deleted
-			m.body = nil
-		}
-		if size > 0 {
+		m.Drop()
+		switch {
+		case size > leastJoined && isHeap(m.mem):
+			m.body = bytes.Join(r.Value(), nil)
+		case size > 0:
 			m.body = read(r, allocate(m.mem, size))
 		}
 	}
 	return nil
+}
+
+// leastJoined is the size above which the Go heap begins objects at the start of a page.
+const leastJoined = 32 << 10
+
+// isHeap reports whether an allocator is that of the Go heap, which clears memory, and whose Free does nothing.
+func isHeap(mem memory.Allocator) bool {
+	_, ok := mem.(*memory.GoAllocator)
+	return ok
 }
 
 // read fills b, for which the field has enough bytes.

@@ -29,6 +29,15 @@ func NewTracker(mem memory.Allocator) *Tracker {
 	return &Tracker{mem: mem, live: map[uintptr]struct{}{}, current: map[uintptr][]byte{}}
 }
 
+// Adopt returns a buffer of the body of the message that is being read, which is memory of mem, or of the Go heap.
+func (t *Tracker) Adopt(body []byte, owner memory.Allocator) *memory.Buffer {
+	if owner == nil {
+		return memory.NewBufferBytes(body)
+	}
+	t.add(body)
+	return memory.NewBufferWithAllocator(body, t)
+}
+
 func (t *Tracker) add(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

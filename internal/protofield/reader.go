@@ -18,11 +18,17 @@ type Reader struct {
 
 // NewReader returns a reader of the message.
 func NewReader(pieces [][]byte) *Reader {
-	r := &Reader{pieces: pieces}
+	r := new(Reader)
+	r.Reset(pieces)
+	return r
+}
+
+// Reset makes r a reader of another message.
+func (r *Reader) Reset(pieces [][]byte) {
+	*r = Reader{pieces: pieces}
 	for _, p := range pieces {
 		r.left += len(p)
 	}
-	return r
 }
 
 // Next advances to the next field whose value is bytes, a string or a message, and returns its number and size. It skips what
@@ -50,6 +56,17 @@ func (r *Reader) Read(to []byte) (n int, err error) {
 	}
 	r.left, r.value = r.left-n, r.value-n
 	return n, nil
+}
+
+// Value returns the field's value, which was not read, in the pieces of the message.
+func (r *Reader) Value() (pieces [][]byte) {
+	for r.value > 0 {
+		r.fill()
+		n := min(len(r.piece), r.value)
+		pieces = append(pieces, r.piece[:n:n])
+		r.piece, r.left, r.value = r.piece[n:], r.left-n, r.value-n
+	}
+	return pieces
 }
 
 // field reads the next field, but for the value of one whose value is bytes.
