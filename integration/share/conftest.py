@@ -1,0 +1,18 @@
+"""The processes that tests command, by name: an owner and an opener of each language, which live as long as the module's tests
+do."""
+
+import pytest
+
+import machines
+
+
+@pytest.fixture(scope="module", params=machines.LANGUAGES)
+def owner(request):
+    with machines.process(request.param) as p:
+        yield p
+
+
+@pytest.fixture(scope="module", params=machines.LANGUAGES)
+def opener(request):
+    with machines.process(request.param) as p:
+        yield p

@@ -1,0 +1,280 @@
+"""The structs of the C data and device data interfaces, made and read by ctypes.
+
+Release callbacks are functions of Python, which a thread without a Python state can call as well. Once the interpreter is being
+finalised they only mark the struct as released: the memory is left to the end of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+
+from .schema import MAX_DEPTH, Field, layout_of
+
+_void, _int64 = ctypes.c_void_p, ctypes.c_int64
+
+
+class ArrowSchema(ctypes.Structure):
+    _fields_ = [
+        ("format", _void), ("name", _void), ("metadata", _void), ("flags", _int64), ("n_children", _int64), ("children", _void),
+        ("dictionary", _void), ("release", _void), ("private_data", _void),
+    ]  # fmt: skip
+
+
+class ArrowArray(ctypes.Structure):
+    _fields_ = [
+        ("length", _int64), ("null_count", _int64), ("offset", _int64), ("n_buffers", _int64), ("n_children", _int64),
+        ("buffers", _void), ("children", _void), ("dictionary", _void), ("release", _void), ("private_data", _void),
+    ]  # fmt: skip
+
+
+class ArrowDeviceArray(ctypes.Structure):
+    _fields_ = [
+        ("array", ArrowArray), ("device_id", _int64), ("device_type", ctypes.c_int32), ("sync_event", _void),
+        ("reserved", _int64 * 3),
+    ]  # fmt: skip
+
+
+class ArrowArrayStream(ctypes.Structure):
+    _fields_ = [(name, _void) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
+
+
+RELEASE = ctypes.CFUNCTYPE(None, _void)
+_GET = ctypes.CFUNCTYPE(ctypes.c_int, _void, _void)
+_GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_char_p, _void)
+
+# Prototypes of this module's own: other modules may declare other types for the functions of ctypes.pythonapi.
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, _void, ctypes.c_char_p, _void)(("PyCapsule_New", ctypes.pythonapi))
+_get_pointer = ctypes.PYFUNCTYPE(_void, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+_ZEROS = (ctypes.c_char * 8)()
+
+_keys = itertools.count(1)
+_live: dict[int, object] = {}  # what each exported struct keeps alive, by its private_data
+
+
+def exported():
+    """The number of structs that were not released."""
+    return len(_live)
+
+
+def _releaser(kind):
+    """The release callback of a struct, whose address is valid for ever."""
+
+    def release(address, kind=kind, live=_live, finalizing=sys.is_finalizing, pointer=ctypes.c_void_p):
+        struct = kind.from_address(address)
+        below = [pointer.from_address(struct.children + 8 * i).value for i in range(struct.n_children)]
+        for child in [*below, struct.dictionary]:
+            if child and kind.from_address(child).release:  # it was not moved
+                release(child)
+        struct.release = None
+        if not finalizing():
+            kept = live.pop(struct.private_data)
+            kept[0](struct.private_data)
+
+    callback = RELEASE(release)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
+    return callback, ctypes.cast(callback, _void).value
+
+
+_schema_callback, _RELEASE_SCHEMA = _releaser(ArrowSchema)
+_array_callback, _RELEASE_ARRAY = _releaser(ArrowArray)
+
+
+def _fill(struct, release, released, kept, below, has_dictionary):
+    """Completes a struct: it owns those below it, of which the last may be the dictionary, and calls released(key) at the end."""
+    pointers = (_void * max(len(below), 1))(*(ctypes.addressof(c) for c in below))
+    struct.n_children, struct.children = len(below) - has_dictionary, ctypes.addressof(pointers)
+    struct.dictionary = pointers[-1] if has_dictionary else None
+    key = next(_keys)
+    _live[key] = (released, kept, pointers, below)
+    struct.private_data, struct.release = key, release
+    return key
+
+
+def export_schema(field, struct=None):
+    """An ArrowSchema."""
+    struct = ArrowSchema() if struct is None else struct
+    texts = [ctypes.create_string_buffer(t) for t in (field.format.encode("utf-8", "surrogateescape"), field.name)]
+    struct.format, struct.name = map(ctypes.addressof, texts)
+    if field.metadata:
+        pairs = [len(field.metadata).to_bytes(4, sys.byteorder)]
+        pairs += [len(text).to_bytes(4, sys.byteorder) + text for pair in field.metadata for text in pair]
+        texts.append(ctypes.create_string_buffer(b"".join(pairs)))
+        struct.metadata = ctypes.addressof(texts[2])
+    struct.flags = field.flags
+    below = _all(export_schema, [(child,) for child in field.below()])
+    _fill(struct, _RELEASE_SCHEMA, lambda key: None, texts, below, bool(field.dictionary))
+    return struct
+
+
+def export_array(node, field, memory, struct=None):
+    """An ArrowArray of a node of a ticket in opened memory, which it retains."""
+    struct = ArrowArray() if struct is None else struct
+    struct.length, struct.null_count, struct.offset = node.length, node.null_count, node.offset
+    addresses, layout = [memory.address(*place) for place in node.buffers], layout_of(field)
+    if layout.extra and not addresses[1]:  # of an array without elements; PyArrow wants to read one offset
+        addresses[1] = ctypes.addressof(_ZEROS)
+    sizes = (_int64 * max(len(node.view_sizes), 1))(*node.view_sizes)
+    if layout.is_view:
+        addresses.append(ctypes.addressof(sizes))
+    buffers = (_void * max(len(addresses), 1))(*addresses)
+    struct.n_buffers, struct.buffers = len(addresses), ctypes.addressof(buffers)
+    below = _all(export_array, [(child, f, memory) for child, f in zip(node.below(), field.below())])
+    memory.retain(_fill(struct, _RELEASE_ARRAY, memory.release, (buffers, sizes), below, bool(field.dictionary)))
+    return struct
+
+
+def _all(export, arguments):
+    """The structs of each, or none."""
+    made = []
+    try:
+        for each in arguments:
+            made.append(export(*each))
+    except BaseException:
+        for struct in made:
+            release(struct)
+        raise
+    return made
+
+
+class _Offer:
+    """A capsule, and the struct in it until a consumer has moved it."""
+
+    __slots__ = ("capsule", "struct")
+
+    def __init__(self, capsule, struct):
+        self.capsule, self.struct = capsule, struct
+
+    def references(self):
+        return sys.getrefcount(self.capsule)
+
+
+_offers: list[_Offer] = []
+_UNUSED = _Offer(object(), None).references()
+
+
+def capsule(struct, name):
+    """A capsule, whose struct is released by sweep() if no consumer takes it. It has no destructor: one in Python would replace
+    the exception that is being raised while the capsule is destroyed."""
+    made = _new_capsule(ctypes.addressof(struct), name, None)  # this variable keeps sweep() off
+    _offers.append(_Offer(made, struct))
+    return made
+
+
+def sweep():
+    """Releases the structs of capsules that are gone. It reports whether there are others."""
+    for offer in list(_offers):
+        array = getattr(offer.struct, "array", offer.struct)
+        if array.release and offer.references() > _UNUSED:
+            continue
+        try:
+            _offers.remove(offer)
+        except ValueError:  # another thread was first
+            continue
+        release(offer.struct)
+    return bool(_offers)
+
+
+def release(struct):
+    """Calls the release callback of a struct, unless it was released or moved."""
+    array = getattr(struct, "array", struct)
+    if array.release:
+        RELEASE(array.release)(ctypes.addressof(array))
+
+
+def _move(capsule, name, kind):
+    """The struct of a capsule, which is then the caller's."""
+    source = kind.from_address(_get_pointer(capsule, name))
+    struct = kind.from_buffer_copy(source)
+    if not struct.release:
+        raise ValueError(f"the {name.decode()} was released already")
+    source.release = None
+    return struct
+
+
+class SeveralBatches(Exception):
+    """A stream has more than one batch."""
+
+
+def import_array(data):
+    """The schema and the ArrowArray of an object with __arrow_c_array__, or with __arrow_c_stream__ of one batch. The caller
+    releases the array."""
+    if hasattr(data, "__arrow_c_array__"):
+        schema, array = data.__arrow_c_array__()
+        return _take_schema(_move(schema, b"arrow_schema", ArrowSchema)), _move(array, b"arrow_array", ArrowArray)
+    stream = _move(data.__arrow_c_stream__(), b"arrow_array_stream", ArrowArrayStream)
+    try:
+        struct = ArrowSchema()
+        _next(stream, "get_schema", struct)
+        field, arrays = _take_schema(struct), []
+        try:
+            while len(arrays) < 2:
+                arrays.append(ArrowArray())
+                _next(stream, "get_next", arrays[-1])
+                if not arrays[-1].release:
+                    break
+            if len(arrays) != 2 or arrays[1].release:
+                raise ValueError("the stream has no batch") if len(arrays) < 2 else SeveralBatches()
+            return field, arrays[0]
+        except BaseException:
+            for array in arrays:
+                release(array)
+            raise
+    finally:
+        RELEASE(stream.release)(ctypes.addressof(stream))
+
+
+def _next(stream, function, struct):
+    at = ctypes.addressof(stream)
+    if number := _GET(getattr(stream, function))(at, ctypes.addressof(struct)):
+        text = _GET_LAST_ERROR(stream.get_last_error)(at)
+        raise OSError(number, (text or b"").decode("utf-8", "replace") or f"{function} failed")
+
+
+def _take_schema(struct):
+    try:
+        return _field(struct, 0)
+    finally:
+        release(struct)
+
+
+def count_fields(capsule):
+    """The number of fields of the schema in a capsule."""
+    return ArrowSchema.from_address(_get_pointer(capsule, b"arrow_schema")).n_children
+
+
+def _field(struct, depth):
+    if depth > MAX_DEPTH:
+        raise ValueError(f"fields are nested more than {MAX_DEPTH} deep")
+    format = ctypes.string_at(struct.format).decode("utf-8", "surrogateescape")
+    name = ctypes.string_at(struct.name) if struct.name else b""
+    children = [_field(ArrowSchema.from_address(at), depth + 1) for at in pointers(struct.children, struct.n_children)]
+    dictionary = _field(ArrowSchema.from_address(struct.dictionary), depth + 1) if struct.dictionary else None
+    field = Field(format, name, struct.flags, _pairs(struct.metadata), children, dictionary)
+    layout_of(field)
+    return field
+
+
+def pointers(address, count):
+    """The elements of an array of pointers."""
+    return [at or 0 for at in (_void * count).from_address(address)] if count else []
+
+
+def _pairs(at):
+    if not at:
+        return []
+
+    def number():
+        nonlocal at
+        at += 4
+        return ctypes.c_int32.from_address(at - 4).value
+
+    def text():
+        nonlocal at
+        size = number()
+        at += size
+        return ctypes.string_at(at - size, size)
+
+    return [(text(), text()) for _ in range(number())]

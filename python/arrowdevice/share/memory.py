@@ -1,0 +1,104 @@
+"""Host memory that other processes can open: files without a name (memfd) of a fixed size."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import weakref
+
+_SHRINK, _GROW, _FUTURE_WRITE, _SEAL = 0x2, 0x4, 0x10, 0x1  # F_SEAL_...
+_ADD_SEALS, _GET_SEALS = 1033, 1034
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_mmap = _libc.mmap
+_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
+_mmap.restype = ctypes.c_void_p
+_munmap = _libc.munmap
+_munmap.argtypes, _munmap.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
+_FAILED = ctypes.c_void_p(-1).value
+
+_PAGE = mmap.PAGESIZE
+
+
+def map_file(file, size, writable=False):
+    """The address of a new mapping of a whole file."""
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    address = _mmap(None, size, protection, mmap.MAP_SHARED, file, 0)
+    if address == _FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mmap: {os.strerror(number)}")
+    return address
+
+
+def unmap(address, size, munmap=_munmap):
+    munmap(address, size)
+
+
+def map_received(file, size):
+    """Maps a file that an owner has sent, read-only. It first checks that the file has the size and cannot shrink: a read beyond its
+    end would kill this process."""
+    seals = fcntl.fcntl(file, _GET_SEALS)
+    if seals & (_SHRINK | _GROW) != _SHRINK | _GROW:
+        raise OSError(errno.EPERM, f"the file has the seals {seals:#x}, want {_SHRINK | _GROW:#x}: its size can change")
+    has = os.fstat(file).st_size
+    if has < size:
+        raise OSError(errno.EINVAL, f"the file has {has} bytes, want {size}")
+    return map_file(file, size)
+
+
+class Block:
+    """A file, which is mapped here. It ends with its last reference."""
+
+    def __init__(self, size):
+        self.size = -(-size // _PAGE) * _PAGE
+        self.address, self._pid = 0, os.getpid()
+        self.file = os.memfd_create("arrowdevice", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.posix_fallocate(self.file, 0, self.size)  # without it, a write would kill the process where memory is short
+        self.address = map_file(self.file, self.size, writable=True)
+        try:
+            fcntl.fcntl(self.file, _ADD_SEALS, _SHRINK | _GROW | _FUTURE_WRITE | _SEAL)
+        except OSError as error:  # Linux before 5.1
+            if error.errno != errno.EINVAL:
+                raise
+            fcntl.fcntl(self.file, _ADD_SEALS, _SHRINK | _GROW | _SEAL)
+
+    def __del__(self, close=os.close, unmap=unmap):
+        if self.address:
+            unmap(self.address, self.size)
+        if hasattr(self, "file"):
+            close(self.file)
+
+
+_blocks: dict[int, weakref.ref[Block]] = {}  # weak references to the blocks of allocate, by their address
+
+
+def find(address):
+    """The block of allocate that an address lies in, or None."""
+    for reference in list(_blocks.values()):
+        block = reference()
+        if block is not None and block.address <= address < block.address + block.size:
+            return block
+    return None
+
+
+def allocate(size: int) -> memoryview:
+    """Writable, zeroed bytes that share() passes on without a copy, aligned to a page: for numpy.frombuffer(m, dtype),
+    pyarrow.py_buffer(m), or a file's readinto(m). They take whole pages and a descriptor, and are freed with the last view of
+    them. Arrow data is immutable: do not write once they are shared."""
+    if size < 0:
+        raise ValueError(f"share: allocate: size = {size}, want 0 or more")
+    if size == 0:
+        return memoryview(bytearray())
+    block = Block(size)
+
+    def forget(reference, address=block.address, blocks=_blocks):
+        if blocks.get(address) is reference:
+            blocks.pop(address, None)
+
+    _blocks[block.address] = weakref.ref(block, forget)
+    array = (ctypes.c_char * size).from_address(block.address)
+    array._block = block
+    return memoryview(array).cast("B")

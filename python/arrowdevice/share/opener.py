@@ -1,0 +1,353 @@
+"""Opening a ticket."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import socket
+import sys
+import threading
+import time
+from array import array
+
+from . import cdata, gpu, memory
+from .errors import BadTicket, OtherUser, OwnerGone, Used
+from .loop import loop
+from .peer import is_same_user, peer_of
+from .ticket import CPU, CUDA, Node, Ticket, require_linux
+
+TYPE_CHECKING = False  # which checkers take for true
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from typing_extensions import Self
+
+REQUEST = b"arrowdevice share 1\n"
+ACCEPTED, EXHAUSTED, MISMATCHED, OTHER_USER = b"\1", b"\2", b"\3", b"\4"
+RELEASED, FAILED = b"r", b"f"
+MAX_FILES = 253  # descriptors in one message (SCM_MAX_FD)
+
+_WAIT_FOR_OWNER = 0.05  # seconds, after a failure
+
+
+class _Connection:
+    """The opener's end, which is closed when end() was called."""
+
+    def __init__(self, socket_):
+        self.socket, self.files, self.pid = socket_, [], os.getpid()
+        self._open = [True]  # popped once, by whichever thread is first
+
+    def receive(self, ticket, data, deadline):
+        """Requests the batch, and receives the reply and the files."""
+        refused = None
+        try:
+            self.socket.send(REQUEST + ticket.token + hashlib.sha256(data).digest())
+        except (BrokenPipeError, ConnectionResetError) as error:  # the owner has replied and closed its end
+            refused = error
+        for last in (False, True):
+            self.socket.settimeout(_left(deadline))
+            try:
+                reply, rights, flags, _ = self.socket.recvmsg(1, socket.CMSG_SPACE(4 * MAX_FILES))
+                break
+            except ConnectionResetError as error:  # the owner did not read the request; its reply follows this error
+                if last:
+                    raise OwnerGone(f"share: open: the owner of the batch has exited: {error}") from None
+        for level, kind, content in rights:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                numbers = array("i")
+                numbers.frombytes(content[: len(content) // 4 * 4])
+                self.files += numbers
+        if not reply:
+            raise OwnerGone("share: open: the owner of the batch closed the connection") from refused
+        if flags & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, f"share: open: this process has free descriptors for only {len(self.files)} files")
+        return reply
+
+    def close_files(self):
+        while self.files:
+            os.close(self.files.pop())
+
+    def end(self, outcome):
+        """Tells the owner that this process no longer uses the batch, and closes the connection."""
+        try:
+            self._open.pop()
+        except IndexError:
+            return
+        self.close_files()
+        if self.pid != os.getpid():  # a child that was forked: the batch is its parent's
+            self.socket.close()
+            return
+        try:
+            self.socket.settimeout(5)
+            self.socket.send(outcome)
+            if outcome == FAILED:  # the ticket can be opened again as soon as the owner knows
+                self.socket.shutdown(socket.SHUT_WR)
+                self.socket.settimeout(_WAIT_FOR_OWNER)
+                self.socket.recv(1)
+        except OSError:
+            pass
+        loop.call(self._close)
+
+    def _close(self):
+        loop.forget(self.socket)
+        self.socket.close()
+
+    def watch(self, gone):
+        """Calls gone, on a thread of its own, if the owner closes the connection before this process does."""
+
+        def ready():
+            loop.forget(self.socket)
+            if self._open and gone is not None:
+                threading.Thread(target=gone, name="arrowdevice.share owner_gone", daemon=True).start()
+
+        if self._open:
+            loop.watch(self.socket, ready)
+
+
+def _left(deadline):
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("share: open: the owner does not answer")
+    return left
+
+
+def _connect(name, deadline):
+    """Connects to the owner. It retries while the backlog of the socket is full."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.setblocking(False)
+        while True:
+            try:
+                connection.connect(b"\0" + name)
+                break
+            except BlockingIOError:
+                time.sleep(min(0.005, _left(deadline)))
+            except ConnectionRefusedError as error:
+                raise OwnerGone(f"share: open: the owner of the batch has exited, or shares nothing any more: {error}") from None
+        if not is_same_user(peer_of(connection)[1]):  # before anything of the ticket is sent
+            raise OtherUser("share: open: the owner belongs to another user")
+        connection.settimeout(_left(deadline))
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+class _Opened:
+    """The memory of another process. It is closed after the last release of those that retain it."""
+
+    def __init__(self, connection):
+        self.connection, self.mappings, self.device, self.event = connection, [], None, None
+        self._holders, self._open = set(), [True]  # changed by single operations, which no other thread can interrupt
+        self.outcome = FAILED
+
+    def open(self, ticket):
+        """Maps the files, or opens the memory of a GPU."""
+        if self.device is not None:
+            self.device.open(ticket)
+        else:
+            files = self.connection.files
+            if len(files) != len(ticket.regions):
+                raise OSError(errno.EPROTO, f"share: open: the owner has sent {len(files)} files, want {len(ticket.regions)}")
+            if ticket.event:
+                raise BadTicket("share: ticket: event = one, want none for host memory")
+            for i, region in enumerate(ticket.regions):
+                try:
+                    self.mappings.append((memory.map_received(files[i], region.size), region.size))
+                except OSError as error:
+                    raise OSError(error.errno, f"share: open: regions[{i}]: {error.strerror}") from None
+        self.connection.close_files()
+        self.outcome = RELEASED
+
+    def address(self, region, offset):
+        """The address of a place in a region; NULL in region 0."""
+        if not region:
+            return 0
+        starts = self.device.addresses if self.device is not None else [at for at, _ in self.mappings]
+        return starts[region - 1] + offset
+
+    def retain(self, key):
+        self._holders.add(key)
+        if not self._open:
+            raise ValueError("share: the batch was closed")
+
+    def release(self, key):
+        self._holders.discard(key)
+        if not self._holders:
+            self.close()
+
+    def close(self):
+        try:
+            self._open.pop()
+        except IndexError:
+            return
+        if self.device is not None:
+            self.device.close(self.connection.end, self.outcome)
+            return
+        for mapping in self.mappings:
+            memory.unmap(*mapping)
+        self.connection.end(self.outcome)
+
+
+class RecordBatch:
+    """A batch that another process shares, in the same memory: open() makes it. Consumers take it by the Arrow PyCapsule interface.
+    What they have taken stays valid after close(); the memory is closed, and the owner notified, with the last of it."""
+
+    __slots__ = ("_opened", "_ticket", "__weakref__")
+
+    def __init__(self, opened, ticket):
+        self._opened, self._ticket = opened, ticket
+        opened.retain("batch")
+
+    def close(self) -> None:
+        """Ends this object. A second call does nothing."""
+        opened, self._opened = self._opened, None
+        cdata.sweep()
+        if opened is not None:
+            opened.release("batch")
+
+    def __del__(self, finalizing=sys.is_finalizing):
+        if getattr(self, "_opened", None) is not None and not finalizing():
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._opened is None
+
+    def __len__(self) -> int:
+        return self._ticket.rows
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self._ticket.rows
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [f.name.decode("utf-8", "replace") for f in self._ticket.schema.children]
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """That of the batch; the schema has its own."""
+        return dict(self._ticket.metadata)
+
+    @property
+    def device(self) -> str:
+        """Where the memory is: "cpu", or a GPU of this process such as "cuda:0"."""
+        device = self._memory().device
+        return "cpu" if device is None else f"cuda:{device.ordinal}"
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<arrowdevice.share.RecordBatch: closed>"
+        return f"<arrowdevice.share.RecordBatch: {len(self)} rows of {', '.join(self.names)} on {self.device}>"
+
+    def __reduce__(self):
+        raise TypeError("a RecordBatch cannot be pickled: send its ticket to the other process")
+
+    def _memory(self):
+        if self._opened is None:
+            raise ValueError("share: the batch was closed")
+        return self._opened
+
+    def __arrow_c_schema__(self) -> object:
+        """A capsule "arrow_schema"."""
+        self._memory()
+        return cdata.capsule(cdata.export_schema(self._ticket.schema), b"arrow_schema")
+
+    def __arrow_c_device_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
+        """Capsules "arrow_schema" and "arrow_device_array". A GPU's has the owner's event, which is complete when its work is
+        done. A requested schema must have as many fields; the consumer casts."""
+        self._check_requested(requested_schema, kwargs)
+        opened, struct = self._memory(), cdata.ArrowDeviceArray()
+        struct.device_type, struct.device_id = CPU, -1
+        if opened.device is not None:
+            struct.device_type, struct.device_id = CUDA, opened.device.ordinal
+            struct.sync_event = opened.device.event_address()
+        return self._capsules(struct, struct.array, b"arrow_device_array")
+
+    def _check_requested(self, requested, keywords):
+        unknown = sorted(name for name, value in keywords.items() if value is not None)
+        if unknown:
+            raise NotImplementedError(f"unsupported keyword arguments: {', '.join(unknown)}")
+        has = len(self._ticket.schema.children)
+        if requested is not None and (count := cdata.count_fields(requested)) != has:
+            raise ValueError(f"requested_schema has {count} fields, not {has}")
+
+    def _capsules(self, struct, array_, name):
+        t, opened = self._ticket, self._memory()
+        cdata.sweep()
+        root = Node(length=t.rows)
+        root.buffers, root.children = [(0, 0)], t.columns
+        opened.retain(keep := object())
+        try:
+            cdata.export_array(root, t.schema, opened, array_)
+            result = (self.__arrow_c_schema__(), cdata.capsule(struct, name))
+        finally:
+            opened.release(keep)
+        loop.call(int)  # it looks after the capsules
+        return result
+
+
+class HostRecordBatch(RecordBatch):
+    """A batch in memory that the CPU can access."""
+
+    __slots__ = ()
+
+    def __arrow_c_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
+        """Capsules "arrow_schema" and "arrow_array"."""
+        self._check_requested(requested_schema, kwargs)
+        struct = cdata.ArrowArray()
+        return self._capsules(struct, struct, b"arrow_array")
+
+
+if TYPE_CHECKING:  # which cannot know where memory is
+    RecordBatch = HostRecordBatch
+
+
+def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], object] | None = None) -> RecordBatch:
+    """The batch that another process shares. It waits at most timeout seconds for the owner (TimeoutError).
+
+    owner_gone is called once, on a thread of its own, if the owner exits before the batch is released. Host memory stays valid;
+    the contents of memory of a GPU are undefined from then on.
+
+    A ticket that is invalid or cannot be opened is an error of this package, before memory is touched. If the memory cannot be
+    opened, which is an OSError, the ticket can be opened again once the owner has been notified."""
+    require_linux("open")
+    t = Ticket.decode(ticket)
+    t.check_owner()
+    device = gpu.find(t.device_uuid) if t.device_type == CUDA else None
+    deadline = time.monotonic() + timeout
+    connection = _Connection(_connect(t.socket, deadline))
+    opened = _Opened(connection)
+    try:
+        reply = connection.receive(t, ticket, deadline)
+        if reply == EXHAUSTED:
+            raise Used("share: open: the ticket cannot be opened any more")
+        if reply == MISMATCHED:
+            raise BadTicket("share: open: this is not the ticket that the owner has issued")
+        if reply == OTHER_USER:
+            raise OtherUser("share: open: the owner belongs to another user")
+        if reply != ACCEPTED:
+            raise BadTicket(f"share: open: the owner replied {reply[0]}")
+        t.decode_rest()
+        opened.device = device
+        opened.open(t)
+    except BaseException as error:
+        opened.close()
+        if isinstance(error, socket.timeout):
+            raise TimeoutError("share: open: the owner does not answer") from None
+        raise
+    loop.call(connection.watch, owner_gone)
+    return (RecordBatch if device is not None else HostRecordBatch)(opened, t)

@@ -1,0 +1,419 @@
+"""Sharing a batch: the socket of this process, and who has opened what."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import socket
+import threading
+import time
+from array import array
+
+from . import cdata, memory, peer
+from .errors import NotShareable
+from .loop import loop
+from .opener import ACCEPTED, EXHAUSTED, FAILED, MAX_FILES, MISMATCHED, OTHER_USER, REQUEST
+from .schema import layout_of
+from .ticket import MAX_SIZE, Node, Region, Ticket, boot_id, here, namespace, require_linux, socket_name
+
+TYPE_CHECKING = False  # which checkers take for true
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
+
+# An opener sends its request within _HANDSHAKE seconds, or within _BUSY while more than half of _MAX_PENDING connections are
+# pending. _EXIT bounds the wait for the exit of a process whose socket the system has closed.
+_HANDSHAKE, _BUSY, _EXIT = 5.0, 0.2, 10.0
+_MAX_PENDING = 256
+_ALIGNMENT = 64  # bytes, of buffers in a copy
+_COPY = -1  # stands for the region of the copies
+_REQUEST_SIZE = len(REQUEST) + 16 + 32
+
+
+class _Owner:
+    """The batches that this process shares, by their tokens, and the socket that openers connect to. The socket belongs to the thread
+    of the loop, but for its creation."""
+
+    def __init__(self):
+        self.after_fork()
+
+    def after_fork(self):
+        for connection in getattr(self, "connections", ()):
+            connection.close()
+        self.lock = threading.RLock()
+        self.by_token, self.name, self.listener = {}, b"", None
+        self.connections, self.pending = set(), set()
+
+    def add(self, shared, make):
+        """Registers a batch. make is called with the name of the socket, and makes the ticket."""
+        with self.lock:
+            if self.listener is None:
+                self.name = socket_name()
+                self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self.listener.setblocking(False)
+                self.listener.bind(b"\0" + self.name)
+                self.listener.listen(4096)
+                self.connections.add(self.listener)
+                loop.call(self.resume, self.listener)
+            try:
+                make(self.name)
+            except BaseException:
+                self.stop_if_unused()
+                raise
+            self.by_token[shared._token] = shared
+
+    def remove(self, shared):
+        with self.lock:
+            self.by_token.pop(shared._token, None)
+            self.stop_if_unused()
+
+    def stop_if_unused(self):
+        if not self.by_token and self.listener is not None:
+            listener, self.listener = self.listener, None
+            # Openers that connect from here on are refused, also before the thread of the loop comes to it.
+            listener.shutdown(socket.SHUT_RDWR)
+            loop.call(self.close, listener)
+
+    def close(self, connection):
+        loop.forget(connection)
+        self.connections.discard(connection)
+        connection.close()
+
+    def resume(self, listener):
+        """Accepts openers."""
+        if listener is self.listener:
+            loop.forget(listener)
+            loop.watch(listener, functools.partial(self.accept, listener))
+
+    def accept(self, listener):
+        """Refuses processes of other users before it reads anything, so that they do not count as pending."""
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # for example, no descriptor is free
+            time.sleep(0.01)
+            return
+        connection.setblocking(False)
+        pid, user = peer.peer_of(connection)
+        if not peer.is_same_user(user):
+            _send(connection, OTHER_USER)
+            connection.close()
+            return
+        self.connections.add(connection)
+        self.pending.add(connection)
+        if len(self.pending) >= _MAX_PENDING:  # the others stay in the backlog of the socket
+            loop.forget(listener)
+        seconds = _BUSY if len(self.pending) > _MAX_PENDING // 2 else _HANDSHAKE
+        loop.watch(
+            connection,
+            functools.partial(self.serve, listener, connection, pid),
+            seconds,
+            functools.partial(self.refuse, listener, connection),
+        )
+
+    def refuse(self, listener, connection, reply=None):
+        """Ends a connection without a batch."""
+        self.pending.discard(connection)
+        if reply:
+            _send(connection, reply)
+        self.close(connection)
+        self.resume(listener)
+
+    def serve(self, listener, connection, pid):
+        """Reads the request of an opener, and replies."""
+        try:
+            request = connection.recv(_REQUEST_SIZE + 1)
+        except OSError:
+            request = b""
+        text, token, digest = request[: len(REQUEST)], request[len(REQUEST) :][:16], request[len(REQUEST) + 16 :]
+        if len(request) != _REQUEST_SIZE or text != REQUEST:
+            self.refuse(listener, connection)
+            return
+        with self.lock:
+            shared = self.by_token.get(token)
+        reply = shared._admit(digest) if shared else EXHAUSTED
+        if reply != ACCEPTED:
+            self.refuse(listener, connection, reply)
+            return
+        if not _send(connection, ACCEPTED, shared._source.files()):
+            self.refuse(listener, connection)
+            shared._leave(True)
+            return
+        self.pending.discard(connection)
+        loop.forget(connection)
+        loop.watch(connection, functools.partial(self.ended, connection, pid, shared))
+        self.resume(listener)
+
+    def ended(self, connection, pid, shared):
+        """Reads the last message of an opener."""
+        last = b""
+        for _ in range(2):
+            try:
+                last = connection.recv(1)
+                break
+            except ConnectionResetError:  # the opener did not read the reply; what it sent follows this error
+                pass
+            except OSError:
+                break
+        process = None if last else peer.open_process(connection, pid)
+        self.close(connection)
+        if process is None:
+            shared._leave(last == FAILED)
+            return
+
+        # The system closes the sockets of a killed process while its memory may still be mapped.
+        def exited():
+            loop.forget(process)
+            os.close(process)
+            shared._leave(False)
+
+        loop.watch(process, exited, _EXIT, exited)
+
+
+def _send(connection, byte, files=()):
+    """Sends a byte, which does not block, and files. It reports whether that worked."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", files))] if files else []
+    try:
+        connection.sendmsg([byte], rights)
+        return True
+    except OSError:
+        return False
+
+
+_owner = _Owner()
+os.register_at_fork(after_in_child=_owner.after_fork)
+
+
+class Shared:
+    """A batch offered to other processes: share() makes it. It retains the data until the ticket was closed, or opened as often as
+    allowed, and every opener has released its batch."""
+
+    def __init__(self, source, openers):
+        self._source, self._left, self._open = source, openers, 0
+        self._token = os.urandom(16)
+        self._lock = threading.RLock()
+        self._closed = self._released = False
+        self._opened, self._done = threading.Event(), threading.Event()
+        self._ticket = b""
+
+    @property
+    def ticket(self) -> bytes:
+        """The ticket, to be sent to another process by any means. Each process of this user that has it can open the batch, so keep
+        it secret."""
+        return self._ticket
+
+    @property
+    def openers(self) -> int:
+        """The number of processes that have the batch open."""
+        return self._open
+
+    def close(self) -> None:
+        """Withdraws the ticket, which then cannot be opened. The data are released once every opener has released its batch. A
+        second call does nothing."""
+        with self._lock:
+            self._closed = True
+            self._set_left(0)
+        self._release_if_unused()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until the data were released, at most timeout seconds: then it raises TimeoutError, and may be called again."""
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"share: wait: for {self._open} openers, and the ticket can be opened {self._left} more times")
+
+    def wait_opened(self, timeout: float | None = None) -> None:
+        """Waits until the ticket was closed, or opened as often as allowed, at most timeout seconds (TimeoutError)."""
+        if not self._opened.wait(timeout):
+            raise TimeoutError("share: wait_opened: until the ticket is opened")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _set_left(self, count):
+        self._left = count
+        if count == 0:
+            self._opened.set()
+
+    def _admit(self, digest):
+        with self._lock:
+            if hashlib.sha256(self._ticket).digest() != digest:
+                return MISMATCHED
+            if self._left == 0:
+                return EXHAUSTED
+            self._open += 1
+            self._set_left(self._left - 1)
+            return ACCEPTED
+
+    def _leave(self, failed):
+        """Ends _admit. An opener that failed to open the memory does not count, unless the ticket was closed since."""
+        with self._lock:
+            self._open -= 1
+            if failed and not self._closed:
+                self._left += 1
+        self._release_if_unused()
+
+    def _release_if_unused(self):
+        with self._lock:
+            if self._left or self._open or self._released:
+                return
+            self._released = True
+        _owner.remove(self)
+        self._source.release()
+        self._done.set()
+
+
+class _Source:
+    """The memory of a batch: the blocks that its buffers are in, and one that the others are copied to."""
+
+    def __init__(self, struct):
+        self.struct, self.blocks = struct, []
+        self._places, self._copied = {}, 0  # of buffers, by their addresses and sizes; bytes to copy
+
+    def release(self):
+        cdata.release(self.struct)
+        self.blocks = []
+
+    def describe(self, field):
+        """The ticket of the batch, without its owner's socket and token."""
+        t, root = Ticket(), self.struct
+        t.schema, t.rows, t.process, t.boot = field, root.length, here.process, boot_id()
+        t.network, t.pids = namespace("net"), namespace("pid")
+        for at, f in zip(cdata.pointers(root.children, root.n_children), field.children):
+            column = cdata.ArrowArray.from_buffer_copy(cdata.ArrowArray.from_address(at))
+            if root.offset or column.length != root.length:
+                column.offset += root.offset
+                column.length, column.null_count = root.length, -1 if column.null_count else 0
+            t.columns.append(self.node(column, f))
+        in_place = bool(self.blocks)
+        self.copy(t.columns)
+        if not in_place:
+            cdata.release(root)  # nothing of it is used any more
+        if len(self.blocks) > MAX_FILES:
+            raise NotShareable(f"share: share: more than {MAX_FILES} allocations: copy the data, which makes one")
+        t.regions = [Region(size=block.size) for block in self.blocks]
+        return t
+
+    def files(self):
+        return [block.file for block in self.blocks]
+
+    def node(self, array_, field):
+        """Describes an array and those below it."""
+        if array_.length < 0 or array_.offset < 0:
+            raise NotShareable(f"share: an array of the length {array_.length} and the offset {array_.offset}")
+        node, layout = Node(array_.length, array_.null_count, array_.offset), layout_of(field)
+        buffers = cdata.pointers(array_.buffers, array_.n_buffers)
+        count = len(buffers) - 1 if layout.is_view else len(buffers)
+        if not layout.has_validity and count == layout.buffers + 1:  # of a union, by producers of old
+            buffers, count = buffers[1:], count - 1
+        end = array_.offset + array_.length
+        if layout.is_view and count > 2:
+            node.view_sizes = list((ctypes.c_int64 * (count - 2)).from_address(buffers[-1]))
+        for i in range(count):
+            size = layout.least_size(i, end)
+            if i == 2 and layout.data and end:
+                offsets = ctypes.c_int32 if layout.data == 4 else ctypes.c_int64
+                size = offsets.from_address(buffers[1] + layout.data * end).value
+            elif layout.is_view and i >= 2:
+                size = node.view_sizes[i - 2]
+            node.buffers.append(self.place(buffers[i], size if end else 0))
+        if layout.is_view:
+            node.view_sizes = [s if place != (0, 0) else 0 for s, place in zip(node.view_sizes, node.buffers[2:])]
+        below = cdata.pointers(array_.children, array_.n_children) + ([array_.dictionary] if array_.dictionary else [])
+        fields = field.below()
+        if len(below) != len(fields):
+            raise NotShareable(f"share: an array of {field.format!r} with {len(below)} arrays below it, want {len(fields)}")
+        nodes = [self.node(cdata.ArrowArray.from_address(at), f) for at, f in zip(below, fields)]
+        if field.dictionary:
+            node.dictionary = nodes.pop()
+        node.children = nodes
+        return node
+
+    def place(self, address, size):
+        """The place of a buffer of some bytes."""
+        if not address or size == 0:
+            return (0, 0)
+        if (address, size) in self._places:
+            return self._places[address, size]
+        block = memory.find(address)
+        if block is None or address + size > block.address + block.size:
+            place = (_COPY, self._copied)
+            self._copied += -(-size // _ALIGNMENT) * _ALIGNMENT
+        else:
+            if block not in self.blocks:
+                self.blocks.append(block)
+            place = (self.blocks.index(block) + 1, address - block.address)
+        self._places[address, size] = place
+        return place
+
+    def copy(self, nodes):
+        """Copies what is not in a block to one, which becomes the last region."""
+        if not self._copied:
+            return
+        block = memory.Block(self._copied)
+        self.blocks.append(block)
+        for (address, size), (region, at) in self._places.items():
+            if region == _COPY:
+                ctypes.memmove(block.address + at, address, size)
+        _renumber(nodes, len(self.blocks))
+
+
+def _renumber(nodes, number):
+    for node in nodes:
+        node.buffers = [(number if region == _COPY else region, at) for region, at in node.buffers]
+        _renumber(node.below(), number)
+
+
+def share(data: Any, *, openers: int = 1) -> Shared:
+    """Issues a ticket for a record batch of any library: an object with __arrow_c_array__, or with __arrow_c_stream__. A stream of
+    several batches needs PyArrow, which combines them. The ticket can be opened openers times; an opener that fails to open the
+    memory does not count.
+
+    Buffers in memory of allocate() are not copied; all others are, once, to a file without a name. Of a slice, the rows before the
+    first are copied as well."""
+    require_linux("share")
+    if openers < 1:
+        raise ValueError(f"share: share: openers = {openers}, want 1 or more")
+    field, struct = _taken(data)
+    source = _Source(struct)
+    try:
+        ticket = source.describe(field)
+        shared = Shared(source, openers)
+        ticket.token = shared._token
+
+        def issue(name):
+            ticket.socket = name
+            shared._ticket = ticket.encode()
+            if len(shared._ticket) > MAX_SIZE:
+                raise NotShareable(f"share: share: the ticket has {len(shared._ticket)} bytes, want at most {MAX_SIZE}")
+
+        _owner.add(shared, issue)
+        return shared
+    except BaseException:
+        source.release()
+        raise
+
+
+def _taken(data):
+    """The schema and the struct of a batch."""
+    if not hasattr(data, "__arrow_c_array__") and not hasattr(data, "__arrow_c_stream__"):
+        if hasattr(data, "__arrow_c_device_array__"):
+            raise NotShareable("share: share: data are in memory of a device, which a Go program can share")
+        raise TypeError(f"share: share: data = {type(data).__name__}, want an object with __arrow_c_array__ or __arrow_c_stream__")
+    try:
+        field, struct = cdata.import_array(data)
+    except cdata.SeveralBatches:
+        import pyarrow
+
+        (batch,) = pyarrow.table(data).combine_chunks().to_batches()
+        field, struct = cdata.import_array(batch)
+    if field.format != "+s" or struct.null_count > 0:
+        cdata.release(struct)
+        raise NotShareable(f"share: share: data are of the type {field.format!r}, want a record batch: a struct without nulls")
+    return field, struct
