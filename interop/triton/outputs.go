@@ -69,7 +69,7 @@ func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arr
 	if len(set.shapes) > 0 {
 		return nil, fielderr.Invalid(opRegion, "WithShape", quoted(set.shapes[0].column), "no shape: the server gives those of outputs")
 	}
-	if err := checkName(name); err != nil {
+	if err := checkRegionName(name); err != nil {
 		return nil, err
 	}
 	r := &Region{name: name, deviceID: set.device(gpu), users: 1}

@@ -51,7 +51,7 @@ func NewRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opt
 	if err != nil {
 		return nil, err
 	}
-	if err := checkName(name); err != nil {
+	if err := checkRegionName(name); err != nil {
 		return nil, err
 	}
 	held, err := batch.Slice(0, batch.NumRows())

@@ -163,7 +163,7 @@ func TestNewRegionRefuses(t *testing.T) {
 		want   string
 		is     error
 	}{
-		"no name":         {"", good, nil, `name = "", want a name in UTF-8`, invalid},
+		"no name":         {"", good, nil, `name = "", want letters of ASCII, digits`, invalid},
 		"bad name":        {"\xff", good, nil, `name = "\xff"`, invalid},
 		"released":        {"r", gone, nil, "released", cdevice.ErrReleased},
 		"host":            {"r", upload(t, device.CPUDevice(), numbers, numbersRows), nil, "RecordBatch.DeviceID = cpu, want memory of a GPU: CopyTo with Device.Shareable", device.ErrNotSupported},
