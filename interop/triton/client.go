@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/internal/argument"
@@ -46,12 +48,20 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 	// mutant: r.drop()
 	defer r.drop()
 	_, err := c.invoke(ctx, "CudaSharedMemoryRegister", registerMessage(r))
-	return err
+	if status.Code(err) == codes.Unimplemented {
+		err = fmt.Errorf("%w: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true", err)
+	}
+	if err != nil {
+		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), err)
+	}
+	return nil
 }
 
 // Infer sends a request and waits for its response. It first waits for all batches obtained from r.Outputs to be released; use
 // a context with a deadline to bound the wait. It retains the regions until it returns, so closing one meanwhile frees it later.
-// After an error of ctx or of the connection, the server may still be using them: Unregister waits for that.
+//
+// After an error that the server has sent, the request has ended, and r.Outputs may be used again. After an error of ctx or of
+// the connection, the model may still be running: Unregister waits for that.
 func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err := argument.Context("triton: Infer", ctx); err != nil {
 		return nil, err
@@ -69,8 +79,9 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	}
 	known := false
 	defer func() { c.end(regions, outputs, known) }()
-	reply, err := c.invoke(ctx, "ModelInfer", r.message())
-	known = requestEnded(err)
+	var trailer metadata.MD
+	reply, err := c.invoke(ctx, "ModelInfer", r.message(), grpc.Trailer(&trailer))
+	known = requestEnded(err, trailer)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +89,10 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 }
 
 // Unregister makes the server close a region. When it returns nil, the server has closed it, and the region may be closed. It
-// first waits for calls of Infer of this client that use the region. Since a server keeps a region open for requests whose
-// calls have ended, it then polls its status until the server does not list it. If ctx ends the wait, call it again.
+// first waits for calls of Infer of this client that use the region. A server keeps a region open for requests whose
+// calls have ended: up to Triton 24.11 it refuses to unregister the region, and Unregister asks again; later ones close it
+// when the requests have ended, and Unregister polls its status until the server does not list it. If ctx ends the wait, call
+// it again.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err
@@ -88,10 +101,10 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := c.drain(ctx, r); err != nil { // mutant: deleted
 		return err
 	}
-	if _, err := c.invoke(ctx, "CudaSharedMemoryUnregister", nameMessage(r)); err != nil {
+	if err := poll(ctx, r, func() (bool, error) { return c.requestClose(ctx, r) }); err != nil {
 		return err
 	}
-	if err := c.awaitClosed(ctx, r); err != nil { // mutant: deleted
+	if err := poll(ctx, r, func() (bool, error) { return c.isClosed(ctx, r) }); err != nil { // mutant: deleted
 		return err
 	}
 	if r.unregistered != nil {
@@ -100,23 +113,39 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	return nil
 }
 
-// The pauses between polls of the status of a region. Triton has no call that waits.
+// requestClose asks the server to unregister a region, and reports whether the server has agreed to.
+func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err error) {
+	_, err = c.invoke(ctx, "CudaSharedMemoryUnregister", nameMessage(r))
+	// Up to 24.11: "Cannot unregister shared memory region 'x', it is currently in use."
+	if status.Code(err) == codes.Internal && strings.Contains(err.Error(), "currently in use") { // mutant: never
+		return false, nil
+	}
+	return true, err
+}
+
+// isClosed reports whether the server does not list a region.
+func (c *Client) isClosed(ctx context.Context, r *Region) (closed bool, err error) {
+	reply, err := c.invoke(ctx, "CudaSharedMemoryStatus", nameMessage(r))
+	if status.Code(err) == codes.NotFound {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	listed, err := lists(reply, r.name)
+	return !listed, err
+}
+
+// The pauses between polls of a region. Triton has no call that waits.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 50 * time.Millisecond
 )
 
-// awaitClosed waits until the server does not list a region.
-func (c *Client) awaitClosed(ctx context.Context, r *Region) error {
+// poll calls a function until it returns true or an error, or until ctx has ended.
+func poll(ctx context.Context, r *Region, done func() (bool, error)) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		reply, err := c.invoke(ctx, "CudaSharedMemoryStatus", nameMessage(r))
-		if status.Code(err) == codes.NotFound {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if listed, err := lists(reply, r.name); err != nil || !listed {
+		if is, err := done(); err != nil || is {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -136,8 +165,8 @@ func unregisterEnded(ctx context.Context, r *Region) error {
 
 const service = "/inference.GRPCInferenceService/"
 
-func (c *Client) invoke(ctx context.Context, method string, message []byte) (reply []byte, err error) {
-	err = c.conn.Invoke(ctx, service+method, message, &reply, grpc.ForceCodecV2(codec{}))
+func (c *Client) invoke(ctx context.Context, method string, message []byte, opts ...grpc.CallOption) (reply []byte, err error) {
+	err = c.conn.Invoke(ctx, service+method, message, &reply, append(opts, grpc.ForceCodecV2(codec{}))...)
 	if err == nil {
 		return reply, nil
 	}
@@ -165,14 +194,21 @@ func checkCall(call string, ctx context.Context, r *Region) error {
 	return nil
 }
 
-// requestEnded reports whether an error shows that the server has ended the request. Errors of the other codes may be from gRPC
-// itself.
-func requestEnded(err error) bool {
+// requestEnded reports whether an error shows that the server has ended the request: whether the server sent it. The errors that
+// gRPC makes itself, as of a broken connection, have no trailer with gRPC's content type.
+func requestEnded(err error, trailer metadata.MD) bool {
+	sent := len(trailer.Get("content-type")) > 0
 	switch status.Code(err) {
 	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
-		return true
+		return true // gRPC makes none of these itself
+	case codes.Canceled, codes.DeadlineExceeded:
+		return false // the model is not interrupted
+	case codes.Unavailable:
+		// From Triton, a model that takes no requests. From a proxy, which adds fields, perhaps a server that it has lost.
+		return sent && len(trailer) == 1
+	default:
+		return sent
 	}
-	return false
 }
 
 // begin claims the outputs of a request, which may wait, and then acquires its regions, until end.

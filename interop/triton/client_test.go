@@ -113,7 +113,7 @@ func TestUnregisterFails(t *testing.T) {
 	assert.Equal(t, broken, c.Unregister(background, r))
 }
 
-// Errors that the server made end a request; after others, the server may still write to the outputs.
+// A connection that is not gRPC-Go's has no trailers: then the codes that gRPC does not make itself end a request.
 func TestOutputsAfterErrors(t *testing.T) {
 	for code, known := range map[codes.Code]bool{
 		codes.InvalidArgument: true, codes.NotFound: true,
@@ -138,6 +138,44 @@ func TestOutputsAfterErrors(t *testing.T) {
 			_, err = c.Infer(background, request)
 			assert.NoError(t, err)
 		})
+	}
+}
+
+// Triton up to 24.11 refuses to unregister a region that requests use, and Unregister asks again.
+func TestUnregisterAsksAgain(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, f, c, r := setUp(t)
+	refuse := func(context.Context, []byte) ([]byte, error) {
+		return nil, status.Error(codes.Internal, "Cannot unregister shared memory region 'r', it is currently in use.")
+	}
+	f.answer["CudaSharedMemoryUnregister"] = refuse
+	within.Context(t, "Unregister", func(ctx context.Context) error { return c.Unregister(ctx, r) })
+	assert.Zero(t, f.count("CudaSharedMemoryStatus"))
+	asked := 0
+	f.answer["CudaSharedMemoryUnregister"] = func(ctx context.Context, message []byte) ([]byte, error) {
+		if asked++; asked <= 3 {
+			return refuse(ctx, message)
+		}
+		return nil, nil
+	}
+	require.NoError(t, c.Unregister(background, r))
+	assert.Equal(t, 4, asked)
+	broken := status.Error(codes.Internal, "unable to munmap shared memory region")
+	f.answer["CudaSharedMemoryUnregister"] = func(context.Context, []byte) ([]byte, error) { return nil, broken }
+	assert.Equal(t, broken, c.Unregister(background, r))
+}
+
+func TestRegisterFails(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, f, c, r := setUp(t)
+	for code, want := range map[codes.Code]string{
+		codes.AlreadyExists: `triton: register region "r": rpc error: code = AlreadyExists desc = no`,
+		codes.Unimplemented: `triton: register region "r": rpc error: code = Unimplemented desc = no: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true`,
+	} {
+		f.answer["CudaSharedMemoryRegister"] = func(context.Context, []byte) ([]byte, error) { return nil, status.Error(code, "no") }
+		err := c.Register(background, r)
+		assert.EqualError(t, err, want)
+		assert.Equal(t, code, status.Code(err))
 	}
 }
 
