@@ -27,6 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
 	code := goroutineleak.Run(m)
+	stopShared()
 	ended := within.Becomes(20*time.Second, func() bool { return cdevice.ReadStats() == (cdevice.Stats{}) })
 	if code == 0 && !ended {
 		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", cdevice.ReadStats())

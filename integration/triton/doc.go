@@ -1,3 +1,3 @@
-// Package triton tests package interop/triton against a server in another process: server.py, which has the
-// messages of Triton's client for Python, and opens regions on the simulated driver. run.sh runs it.
+// Package triton tests package interop/triton with Triton Inference Server, which run.sh installs. Memory of simulated GPUs
+// goes through proxy.py, which offers it to the server as system shared memory.
 package triton

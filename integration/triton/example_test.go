@@ -24,7 +24,7 @@ func TestExample(t *testing.T) {
 		"next": "y: [2 3 4 5]\n",
 		"fail": "the model failed",
 	} {
-		run := exec.Command(program, s.address, model)
+		run := exec.Command(program, s.address(), model)
 		run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM=devices=2")
 		out, err := run.CombinedOutput()
 		assert.Equal(t, model == "fail", err != nil, "%s", out)

@@ -1,10 +1,9 @@
-"""The memory of a GPU in the server: regions of other processes, which it reads and writes on any thread."""
+"""The memory of a GPU: regions of other processes, which are read and written on any thread."""
 
 import contextlib
 import ctypes
 
 import driver
-import numpy as np
 import simulator
 
 LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag there is
@@ -52,13 +51,14 @@ class Gpu:
         with self.current():
             driver.call("cuIpcCloseMemHandle", driver.address(address))
 
-    def read(self, address, dtype, shape):
-        values = np.empty(shape, dtype)
+    def read(self, address, memory):
         with self.current():
-            driver.call("cuMemcpyDtoH_v2", driver.handle(values.ctypes.data), driver.address(address), driver.size(values.nbytes))
-        return values
+            driver.call("cuMemcpyDtoH_v2", pointer(memory), driver.address(address), driver.size(len(memory)))
 
-    def write(self, address, values):
-        values = np.ascontiguousarray(values)
+    def write(self, address, memory):
         with self.current():
-            driver.call("cuMemcpyHtoD_v2", driver.address(address), driver.handle(values.ctypes.data), driver.size(values.nbytes))
+            driver.call("cuMemcpyHtoD_v2", driver.address(address), pointer(memory), driver.size(len(memory)))
+
+
+def pointer(memory):
+    return ctypes.byref(ctypes.c_char.from_buffer(memory))

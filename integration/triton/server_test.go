@@ -1,15 +1,15 @@
 package triton
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
+	"fmt"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,114 +20,222 @@ import (
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
 
-// enough is for any step of the other process, which takes a second to start.
-const enough = 60 * time.Second
-
-// server is a process of server.py, and a client of it.
-type server struct {
-	*triton.Client
-	t       *testing.T
+// tritonServer is a process of Triton Inference Server.
+type tritonServer struct {
+	*process
 	address string
-	process *exec.Cmd
-	input   io.WriteCloser
-	lines   chan string
-	killed  bool
+	folder  string // has the models
 }
 
-// start starts a server. At the end of the test it must have nothing open, and have violated no rule.
-func start(t *testing.T) *server {
+// models are the models, and the files with their inputs and outputs.
+var models = map[string]string{"next": "columns", "fail": "columns", "hold": "columns", "slow": "columns", "types": "types", "vectors": "vectors"}
+
+// launchTriton starts a server with models, by name.
+func launchTriton(python string, models map[string]string) (*tritonServer, error) {
+	folder, err := os.MkdirTemp("", "triton-")
+	if err != nil {
+		return nil, err
+	}
+	s := &tritonServer{folder: folder}
+	if err := s.launch(python, models); err != nil {
+		os.RemoveAll(folder)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *tritonServer) launch(python string, models map[string]string) error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	for name, columns := range models {
+		model := filepath.Join(s.folder, "models", name)
+		err := firstOf(
+			os.MkdirAll(filepath.Join(model, "1"), 0o700),
+			os.Symlink(filepath.Join(here, "models", columns+".pbtxt"), filepath.Join(model, "config.pbtxt")),
+			os.Symlink(filepath.Join(here, "models", "model.py"), filepath.Join(model, "1", "model.py")))
+		if err != nil {
+			return err
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	s.address = fmt.Sprint("127.0.0.1:", port)
+	venv := filepath.Dir(filepath.Dir(python))
+	root := filepath.Join(venv, "triton")
+	packages, err := filepath.Glob(filepath.Join(venv, "lib", "python3*", "site-packages"))
+	if err != nil {
+		return err
+	}
+	s.process, err = launch(`Started GRPCInferenceService|entered `,
+		[]string{
+			"LD_LIBRARY_PATH=" + filepath.Join(root, "nvidia_pytriton.libs") + ":" + filepath.Join(root, "libpython"),
+			"PATH=" + filepath.Join(venv, "bin") + ":" + os.Getenv("PATH"),
+			"PYTHONPATH=" + strings.Join(packages, ":"),
+		},
+		filepath.Join(root, "tritonserver"), "--model-repository", filepath.Join(s.folder, "models"), "--disable-auto-complete-config",
+		"--backend-directory", filepath.Join(root, "backends"), "--backend-config", "python,shm-region-prefix-name="+s.prefix(),
+		"--allow-http", "false", "--allow-metrics", "false", "--grpc-address", "127.0.0.1", "--grpc-port", strconv.Itoa(port))
+	if err != nil {
+		return err
+	}
+	_, err = s.await("Started GRPCInferenceService")
+	return err
+}
+
+// prefix begins the names of the server's own shared memory.
+func (s *tritonServer) prefix() string { return filepath.Base(s.folder) }
+
+// resume lets the model hold answer one request.
+func (s *tritonServer) resume(t *testing.T) {
+	t.Helper()
+	_, err := s.input.Write([]byte{'\n'})
+	require.NoError(t, err)
+}
+
+// stop kills the server, and removes what it leaves: its files, and the memory of its models.
+func (s *tritonServer) stop() {
+	s.kill()
+	left, _ := filepath.Glob("/dev/shm/" + s.prefix() + "*")
+	for _, path := range append(left, s.folder) {
+		os.RemoveAll(path)
+	}
+}
+
+// shared is the server of all tests but those that kill theirs. TestMain stops it.
+var shared = sync.OnceValues(func() (*tritonServer, error) { return launchTriton(os.Getenv("TRITON_PYTHON"), models) })
+
+// stopShared stops the shared server. Without an interpreter, no test has started it.
+func stopShared() {
+	if os.Getenv("TRITON_PYTHON") != "" {
+		if s, err := shared(); err == nil {
+			s.stop()
+		}
+	}
+}
+
+// own starts a server that the test kills.
+func own(t *testing.T, names ...string) *tritonServer {
+	t.Helper()
+	some := map[string]string{}
+	for _, name := range names {
+		some[name] = models[name]
+	}
+	s, err := launchTriton(interpreter(t), some)
+	require.NoError(t, err)
+	t.Cleanup(s.stop)
+	return s
+}
+
+func interpreter(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("TRITON_PYTHON")
 	if python == "" {
 		t.Skip("run.sh runs this test, with an environment of Python")
 	}
+	return python
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// server is a client of a server, through a proxy for memory of simulated GPUs.
+type server struct {
+	*triton.Client
+	t      *testing.T
+	triton *tritonServer
+	proxy  *process
+	port   string
+	killed bool
+}
+
+// start connects to the shared server. At the end of the test the proxy must have nothing open, and have violated no rule.
+func start(t *testing.T) *server {
+	t.Helper()
+	interpreter(t)
+	running, err := shared()
+	require.NoError(t, err)
+	return startProxy(t, running)
+}
+
+func startProxy(t *testing.T, running *tritonServer) *server {
+	t.Helper()
 	driver, err := cudasim.Build()
 	require.NoError(t, err)
 	here, err := os.Getwd()
 	require.NoError(t, err)
-	s := &server{t: t, process: exec.Command(python, "server.py"), lines: make(chan string, 64)}
-	s.process.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(here, "..", "cuda"), "NUMBA_CUDA_DRIVER="+driver, "CUDASIM=devices=2")
-	s.process.Stderr = os.Stderr
-	s.input, err = s.process.StdinPipe()
+	s := &server{t: t, triton: running}
+	env := []string{"PYTHONPATH=" + filepath.Join(here, "..", "cuda"), "NUMBA_CUDA_DRIVER=" + driver, "CUDASIM=devices=2"}
+	s.proxy, err = launch(`^(port|sees|end) `, env, interpreter(t), "proxy.py", running.address)
 	require.NoError(t, err)
-	output, err := s.process.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, s.process.Start())
-	go s.read(output)
 	t.Cleanup(s.end)
-
-	s.address = "127.0.0.1:" + s.expect("port")
-	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	s.Client, err = triton.NewClient(conn)
-	require.NoError(t, err)
+	s.Client = dial(t, s.address())
 	return s
 }
 
-func (s *server) read(output io.Reader) {
-	defer close(s.lines)
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		s.lines <- lines.Text()
-	}
+// dial returns a client of an address.
+func dial(t *testing.T, address string) *triton.Client {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	client, err := triton.NewClient(conn)
+	require.NoError(t, err)
+	return client
 }
 
-// expect returns the rest of the next line that begins with word.
-func (s *server) expect(word string) string {
-	s.t.Helper()
-	for timeout := time.After(enough); ; {
-		select {
-		case line, ok := <-s.lines:
-			if !ok {
-				s.t.Fatalf("the server has ended, and has not said %q", word)
-			}
-			if rest, found := strings.CutPrefix(line, word+" "); found {
-				return rest
-			}
-		case <-timeout:
-			s.t.Fatalf("the server has not said %q", word)
-		}
+func (s *server) address() string {
+	if s.port == "" {
+		s.port = s.proxy.expect(s.t, "port")
 	}
+	return "127.0.0.1:" + s.port
 }
 
-// sees returns the next message that the server has received.
+// sees returns the next message that the proxy has received.
 func (s *server) sees() (message map[string]any) {
 	s.t.Helper()
-	require.NoError(s.t, json.Unmarshal([]byte(s.expect("sees")), &message))
+	require.NoError(s.t, json.Unmarshal([]byte(s.proxy.expect(s.t, "sees")), &message))
 	return message
 }
 
-// resume lets the server continue a request that it holds back.
-func (s *server) resume() {
-	s.t.Helper()
-	_, err := io.WriteString(s.input, "go\n")
-	require.NoError(s.t, err)
-}
-
-// awaitKilled waits for the end of a process that was killed.
-func (s *server) awaitKilled() {
-	s.t.Helper()
+// kill kills the proxy and the server.
+func (s *server) kill() {
 	s.killed = true
-	for range s.lines {
-	}
-	assert.Error(s.t, s.process.Wait())
+	s.proxy.kill()
+	s.triton.kill()
 }
 
 func (s *server) end() {
 	if s.killed {
 		return
 	}
-	s.input.Close()
+	s.proxy.input.Close()
 	var report struct {
 		Live       map[string]any
 		Leaks      []string
 		Violations []string
 	}
-	if assert.NoError(s.t, json.Unmarshal([]byte(s.expect("end")), &report)) {
-		assert.Empty(s.t, report.Violations, "of the server")
-		assert.Empty(s.t, report.Leaks, "of the server")
+	if assert.NoError(s.t, json.Unmarshal([]byte(s.proxy.expect(s.t, "end")), &report)) {
+		assert.Empty(s.t, report.Violations, "of the proxy")
+		assert.Empty(s.t, report.Leaks, "of the proxy")
 	}
-	for range s.lines {
-	}
-	assert.NoError(s.t, s.process.Wait())
+	s.proxy.awaitEnd()
 }

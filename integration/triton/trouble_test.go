@@ -17,26 +17,26 @@ import (
 )
 
 // begin sends a request to a model that is held back, and returns when it has come there.
-func begin(t *testing.T, ctx context.Context, model string) (s *server, request *triton.Request, failed chan error) {
+func begin(t *testing.T, ctx context.Context, s *server) (request *triton.Request, failed chan error) {
 	t.Helper()
 	gpu := machine(t, cudasim.Options{Devices: 2})
-	s = start(t)
 	in, out := registered(t, s, "in", pairOf(t, gpu)), results(t, s, "out", gpu, pair, 3)
-	request = &triton.Request{Model: model, Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}}
+	request = &triton.Request{Model: "hold", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}}
 	failed = make(chan error, 1)
 	go func() {
 		_, err := s.Infer(ctx, request)
 		failed <- err
 	}()
-	s.expect("entered")
-	return s, request, failed
+	s.triton.expect(t, "entered")
+	return request, failed
 }
 
 // A context ends Infer at once; the server goes on, and Unregister waits until it does not use the region.
 func TestContextEndsDuringInfer(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	ctx, cancel := context.WithCancel(bounded(t))
-	s, request, failed := begin(t, ctx, "hold")
+	s := start(t)
+	request, failed := begin(t, ctx, s)
 	cancel()
 	within.Seconds(t, "Infer", func() error {
 		assert.ErrorIs(t, <-failed, context.Canceled)
@@ -47,7 +47,7 @@ func TestContextEndsDuringInfer(t *testing.T) {
 	assert.ErrorContains(t, err, "perhaps still written to")
 
 	within.Context(t, "Unregister, while the server uses the region", func(ctx context.Context) error { return s.Unregister(ctx, out) })
-	s.resume()
+	s.triton.resume(t)
 	require.NoError(t, s.Unregister(bounded(t), out))
 	require.NoError(t, s.Register(bounded(t), out))
 	request.Model = "next"
@@ -58,14 +58,14 @@ func TestContextEndsDuringInfer(t *testing.T) {
 // The server dies in the middle of a request: each call is an error, and the memory is freed.
 func TestServerIsKilled(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	s, request, failed := begin(t, bounded(t), "die")
+	s := startProxy(t, own(t, "next", "hold"))
+	request, failed := begin(t, bounded(t), s)
 	request.Inputs[0].Close() // the request holds it
-	s.resume()
+	s.kill()
 	within.Seconds(t, "Infer", func() error {
 		assert.Equal(t, codes.Unavailable, status.Code(<-failed))
 		return nil
 	})
-	s.awaitKilled()
 	assert.Equal(t, codes.Unavailable, status.Code(s.Unregister(bounded(t), request.Inputs[0])))
 	_, err := s.Infer(bounded(t), request)
 	assert.ErrorContains(t, err, `Request.Outputs("out") = perhaps still written to`)
