@@ -80,7 +80,7 @@ func pairOf(t *testing.T, gpu *cudaalloc.Device) *cdevice.RecordBatch {
 func TestServerSeesTheFields(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	gpu := machine(t, cudasim.Options{Devices: 2})
-	s := start(t)
+	s := start(t, "sees")
 	in := registered(t, s, "features", pairOf(t, gpu), triton.WithDeviceID(1), triton.WithShape("a", 3, 1))
 	registered := s.sees()
 	assert.Len(t, registered["raw_handle"], base64.StdEncoding.EncodedLen(64)) // which the server has opened

@@ -167,16 +167,17 @@ type server struct {
 	killed bool
 }
 
-// start connects to the shared server. At the end of the test the proxy must have nothing open, and have violated no rule.
-func start(t *testing.T) *server {
+// start connects to the shared server. At the end of the test the proxy must have nothing open, and have violated no rule. words
+// are those that the test expects from the proxy.
+func start(t *testing.T, words ...string) *server {
 	t.Helper()
 	interpreter(t)
 	running, err := shared()
 	require.NoError(t, err)
-	return startProxy(t, running)
+	return startProxy(t, running, words...)
 }
 
-func startProxy(t *testing.T, running *tritonServer) *server {
+func startProxy(t *testing.T, running *tritonServer, words ...string) *server {
 	t.Helper()
 	driver, err := cudasim.Build()
 	require.NoError(t, err)
@@ -184,7 +185,7 @@ func startProxy(t *testing.T, running *tritonServer) *server {
 	require.NoError(t, err)
 	s := &server{t: t, triton: running}
 	env := []string{"PYTHONPATH=" + filepath.Join(here, "..", "cuda"), "NUMBA_CUDA_DRIVER=" + driver, "CUDASIM=devices=2"}
-	s.proxy, err = launch(`^(port|sees|end) `, env, interpreter(t), "proxy.py", running.address)
+	s.proxy, err = launch("^("+strings.Join(append(words, "port", "end"), "|")+") ", env, interpreter(t), "proxy.py", running.address)
 	require.NoError(t, err)
 	t.Cleanup(s.end)
 	s.Client = dial(t, s.address())

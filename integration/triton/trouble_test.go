@@ -31,7 +31,8 @@ func begin(t *testing.T, ctx context.Context, s *server) (request *triton.Reques
 	return request, failed
 }
 
-// A context ends Infer at once; the server goes on, and Unregister waits until it does not use the region.
+// A context ends Infer at once; the server goes on, and Unregister waits until it does not use the region. Requests of other
+// clients may use it meanwhile.
 func TestContextEndsDuringInfer(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	ctx, cancel := context.WithCancel(bounded(t))
@@ -47,7 +48,14 @@ func TestContextEndsDuringInfer(t *testing.T) {
 	assert.ErrorContains(t, err, "perhaps still written to")
 
 	within.Context(t, "Unregister, while the server uses the region", func(ctx context.Context) error { return s.Unregister(ctx, out) })
+	unregistered := make(chan error, 1)
+	go func() { unregistered <- s.Unregister(bounded(t), request.Inputs[0]) }()
+	_, err = dial(t, s.address()).Infer(bounded(t), &triton.Request{Model: "next", Inputs: request.Inputs})
+	require.NoError(t, err)
+	assert.Empty(t, unregistered, "the server uses the region")
 	s.triton.resume(t)
+	within.Seconds(t, "Unregister", func() error { return <-unregistered })
+	require.NoError(t, s.Register(bounded(t), request.Inputs[0]))
 	require.NoError(t, s.Unregister(bounded(t), out))
 	require.NoError(t, s.Register(bounded(t), out))
 	request.Model = "next"

@@ -4,7 +4,7 @@ first one; before that, a model does what its name says:
     next   nothing
     fail   fails
     hold   prints "entered hold", and waits for a byte on the server's standard input
-    slow   takes 20 ms
+    slow   takes 5 ms
 """
 
 import os
@@ -38,6 +38,6 @@ class TritonPythonModel:
             print("entered hold", flush=True)
             os.read(0, 1)
         if self.name == "slow":
-            time.sleep(0.02)
+            time.sleep(0.005)
         first = next(iter(inputs.values()))
         return backend.InferenceResponse([backend.Tensor(name, following(inputs.get(name, first))) for name in request.requested_output_names()])
