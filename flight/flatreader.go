@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // flatPlan returns the plan of a schema all of whose columns are flat: without children, dictionaries, views and extension
@@ -33,12 +34,11 @@ func flatPlan(schema *arrow.Schema) *layout.Plan {
 // maxFlatRows keeps products of numbers of rows within int64; see layout.Array.SecondFits.
 const maxFlatRows = 1 << 32
 
-// flatColumn has arrow-go's objects for a column, but for its array. Those of a batch are one allocation, so that a column
-// that a program keeps keeps those of the others.
+// flatColumn has arrow-go's objects for a column, but for its array and buffers. Those of a batch are one allocation, and so
+// are its buffers: a column that a program keeps keeps those of the others.
 type flatColumn struct {
 	data     array.Data
 	pointers [3]*memory.Buffer
-	buffers  [3]memory.Buffer
 }
 
 // flatRecord returns the record batch of a checked message, whose arrays are slices of the body. It returns nil if
@@ -48,7 +48,7 @@ func flatRecord(plan *layout.Plan, schema *arrow.Schema, b ipcmessage.Batch, bod
 	if !b.Plain || b.Rows == 0 || b.Rows >= maxFlatRows || len(b.Nodes) != 2*n || len(b.Buffers) != 2*plan.Buffers || !flatFits(plan, b, body.Bytes()) {
 		return nil
 	}
-	columns, arrays := make([]flatColumn, n), make([]arrow.Array, n)
+	columns, arrays, buffers := make([]flatColumn, n), make([]arrow.Array, n), make([]memory.Buffer, present(b.Buffers))
 	at := 0
 	for i := range columns {
 		c, a := &columns[i], &plan.Arrays[i]
@@ -56,13 +56,14 @@ func flatRecord(plan *layout.Plan, schema *arrow.Schema, b ipcmessage.Batch, bod
 		nulls := b.Nodes[2*i+1]
 		c.data.Reset(a.Type, int(b.Rows), c.pointers[:count:count], nil, int(nulls), 0)
 		for k := range count {
-			if k == 0 && nulls == 0 {
-				continue
+			from, size := b.Buffers[at+2*k], b.Buffers[at+2*k+1]
+			switch {
+			case k == 0 && nulls == 0:
+			case size == 0:
+				c.pointers[k] = noBytes
+			default: // data's, without another reference
+				c.pointers[k] = slice(&tree.Take(&buffers, 1)[0], body, int(from), int(size))
 			}
-			// Nothing else refers to either buffer yet.
-			slice := memory.SliceBuffer(body, int(b.Buffers[at+2*k]), int(b.Buffers[at+2*k+1]))
-			copy(unsafe.Slice(&c.buffers[k], 1), unsafe.Slice(slice, 1))
-			c.pointers[k] = &c.buffers[k] // data's, without another reference
 		}
 		at += 2 * count
 		arrays[i] = array.MakeFromData(&c.data) // which takes the first reference to the data
@@ -72,6 +73,24 @@ func flatRecord(plan *layout.Plan, schema *arrow.Schema, b ipcmessage.Batch, bod
 		a.Release()
 	}
 	return rec
+}
+
+var noBytes = memory.NewBufferBytes(nil)
+
+// present returns how many buffers are not empty.
+func present(buffers []int64) (n int) {
+	for i := 1; i < len(buffers); i += 2 {
+		if buffers[i] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// slice makes b, which is zero, a slice of the body, with one reference.
+func slice(b, body *memory.Buffer, from, size int) *memory.Buffer {
+	copy(unsafe.Slice(b, 1), unsafe.Slice(memory.SliceBuffer(body, from, size), 1)) // nothing else refers to either yet
+	return b
 }
 
 // flatFits reports whether each buffer is large enough for its column: arrow-go panics otherwise, or reads elsewhere.
