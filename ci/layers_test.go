@@ -91,7 +91,7 @@ var allowed = map[string][]string{
 	"device/devicetest":     {"device"},
 	"interop/dlpack":        {"cdevice", "device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/memcopy"},
 	"interop/cudaarray":     {"cdevice", "device", "internal/argument", "internal/fielderr"},
-	"interop/triton":        {"cdevice", "device", "internal/argument", "internal/excerpt", "internal/fielderr", "internal/protofield"},
+	"interop/triton":        {"cdevice", "device", "internal/argument", "internal/excerpt", "internal/fielderr", "internal/hostfile", "internal/memcopy", "internal/protofield"},
 
 	"internal/cuda":             {"device", "internal/keep"},
 	"internal/sizeclass":        {"device"},

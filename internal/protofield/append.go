@@ -20,6 +20,11 @@ func AppendInt[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](b []byte, n Number,
 	if v == 0 {
 		return b
 	}
+	return AppendChoice(b, n, v)
+}
+
+// AppendChoice appends an integer that is a member of a oneof, even if it is zero: it says which member is there.
+func AppendChoice[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](b []byte, n Number, v T) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(v))
 }
 

@@ -47,7 +47,7 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 	}
 	// mutant: r.drop()
 	defer r.drop()
-	_, err := c.invoke(ctx, "CudaSharedMemoryRegister", registerMessage(r))
+	_, err := c.invoke(ctx, r.method("Register"), registerMessage(r))
 	if status.Code(err) == codes.Unimplemented {
 		err = fmt.Errorf("%w: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true", err)
 	}
@@ -115,7 +115,7 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 
 // requestClose asks the server to unregister a region, and reports whether the server has agreed to.
 func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err error) {
-	_, err = c.invoke(ctx, "CudaSharedMemoryUnregister", nameMessage(r))
+	_, err = c.invoke(ctx, r.method("Unregister"), nameMessage(r))
 	// Up to 24.11: "Cannot unregister shared memory region 'x', it is currently in use."
 	if status.Code(err) == codes.Internal && strings.Contains(err.Error(), "currently in use") { // mutant: never
 		return false, nil
@@ -125,14 +125,14 @@ func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err 
 
 // isClosed reports whether the server does not list a region.
 func (c *Client) isClosed(ctx context.Context, r *Region) (closed bool, err error) {
-	reply, err := c.invoke(ctx, "CudaSharedMemoryStatus", nameMessage(r))
+	reply, err := c.invoke(ctx, r.method("Status"), nameMessage(r))
 	if status.Code(err) == codes.NotFound {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	listed, err := lists(reply, r.name)
+	listed, err := lists(reply, r)
 	return !listed, err
 }
 
@@ -227,7 +227,7 @@ func (c *Client) begin(ctx context.Context, regions []*Region, outputs []*Output
 		claimed = append(claimed, o)
 	}
 	for _, r := range regions {
-		if err := c.acquire(r); err != nil {
+		if err := c.enter(ctx, r); err != nil {
 			return err
 		}
 		held = append(held, r)
@@ -240,6 +240,6 @@ func (c *Client) end(regions []*Region, outputs []*Outputs, known bool) {
 		o.unclaim(known)
 	}
 	for _, r := range regions {
-		c.release(r)
+		c.exit(r, known)
 	}
 }

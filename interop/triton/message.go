@@ -10,16 +10,28 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/protofield"
 )
 
-// registerMessage returns the message CudaSharedMemoryRegisterRequest. Its response has no fields.
+// method returns the name of a method about regions, for memory of the kind of the region.
+func (r *Region) method(name string) string {
+	if r.object != nil {
+		return "SystemSharedMemory" + name
+	}
+	return "CudaSharedMemory" + name
+}
+
+// registerMessage returns the message CudaSharedMemoryRegisterRequest or SystemSharedMemoryRegisterRequest, whose offset is 0. Its
+// response has no fields.
 func registerMessage(r *Region) []byte {
 	b := protofield.AppendBytes(nil, 1, r.name)
+	if r.object != nil {
+		return protofield.AppendInt(protofield.AppendBytes(b, 2, r.object.key), 4, r.byteSize)
+	}
 	b = protofield.AppendBytes(b, 2, r.handle[:])
 	b = protofield.AppendInt(b, 3, r.deviceID)
 	return protofield.AppendInt(b, 4, r.byteSize)
 }
 
-// nameMessage returns the message CudaSharedMemoryUnregisterRequest, or CudaSharedMemoryStatusRequest, which has the same
-// field.
+// nameMessage returns the message CudaSharedMemoryUnregisterRequest, or CudaSharedMemoryStatusRequest, or those of
+// SystemSharedMemory, which have the same field.
 func nameMessage(r *Region) []byte { return protofield.AppendBytes(nil, 1, r.name) }
 
 // message returns the message ModelInferRequest of a request that was checked.
@@ -28,12 +40,12 @@ func (r *Request) message() []byte {
 	b = protofield.AppendBytes(b, 2, r.Version)
 	b = protofield.AppendBytes(b, 3, r.ID)
 	for _, region := range r.Inputs {
-		for _, t := range region.tensors {
+		for _, t := range region.current() {
 			b = protofield.AppendMessage(b, 5, input(region.name, t))
 		}
 	}
 	for _, out := range r.Outputs {
-		for _, t := range out.region.tensors {
+		for _, t := range out.region.current() {
 			b = protofield.AppendMessage(b, 6, output(out.region.name, t))
 		}
 	}
@@ -66,9 +78,9 @@ func appendPlace(b []byte, n protofield.Number, region string, t Tensor) []byte 
 		b = protofield.AppendMessage(b, n, protofield.AppendMessage(protofield.AppendBytes(nil, 1, key), 2, value))
 	}
 	entry(paramRegion, protofield.AppendBytes(nil, 3, region))
-	entry(paramByteSize, protofield.AppendInt(nil, 2, t.ByteSize))
+	entry(paramByteSize, protofield.AppendChoice(nil, 2, t.ByteSize))
 	if t.Offset != 0 {
-		entry(paramOffset, protofield.AppendInt(nil, 2, t.Offset))
+		entry(paramOffset, protofield.AppendChoice(nil, 2, t.Offset))
 	}
 	return b
 }
@@ -90,15 +102,15 @@ func malformed(name string, err error) error {
 	return fielderr.Invalid(opInfer, name, fielderr.Text(err.Error()), "a protobuf message")
 }
 
-// lists reports whether a message CudaSharedMemoryStatusResponse contains a region.
-func lists(message []byte, region string) (listed bool, err error) {
-	const path = "CudaSharedMemoryStatusResponse"
+// lists reports whether a message CudaSharedMemoryStatusResponse or SystemSharedMemoryStatusResponse contains a region.
+func lists(message []byte, r *Region) (listed bool, err error) {
+	path := r.method("StatusResponse")
 	err = eachField(path, message, func(f protofield.Field) error {
 		if f.Number != 1 {
 			return nil
 		}
 		return eachField(path+".regions", f.Bytes, func(f protofield.Field) error {
-			listed = listed || f.Number == 1 && string(f.Bytes) == region
+			listed = listed || f.Number == 1 && string(f.Bytes) == r.name
 			return nil
 		})
 	})

@@ -27,7 +27,7 @@ func (m *Model) Check(r *Request) error {
 	}
 	given := map[string]bool{}
 	for _, region := range r.Inputs {
-		for _, t := range region.tensors {
+		for _, t := range region.current() {
 			given[t.Name] = true
 			if err := checkTensor(t, m.Inputs, fitsInput); err != nil {
 				return fielderr.Within("Request.Inputs", err)
@@ -40,7 +40,7 @@ func (m *Model) Check(r *Request) error {
 		}
 	}
 	for _, out := range r.Outputs {
-		for _, t := range out.region.tensors {
+		for _, t := range out.region.current() {
 			if err := checkTensor(t, m.Outputs, fitsOutput); err != nil {
 				return fielderr.Within("Request.Outputs", err)
 			}

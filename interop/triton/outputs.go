@@ -1,8 +1,10 @@
 package triton
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -21,8 +23,9 @@ import (
 // request whose end is not known, since the server may still write to them, until [Client.Unregister] returns.
 type Outputs struct {
 	region *Region
-	gpu    device.Device
+	dev    device.Device // of the batches
 	schema *arrow.Schema
+	types  []datatype // of the tensors
 	rows   int64
 	start  device.Ptr
 
@@ -44,15 +47,11 @@ func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arr
 	if err := argument.Context("triton: NewOutputs", ctx); err != nil {
 		return nil, err
 	}
-	switch {
-	case argument.IsNil(gpu):
+	if argument.IsNil(gpu) {
 		return nil, argument.Nil("triton: NewOutputs", "gpu", "a GPU")
-	case schema == nil:
-		return nil, argument.Nil("triton: NewOutputs", "schema", "a schema")
-	case rows < 1:
-		return nil, fielderr.Invalid(opRegion, "rows", rows, "at least 1")
-	case schema.NumFields() == 0:
-		return nil, fielderr.Invalid(opRegion, "schema.NumFields", 0, "at least 1")
+	}
+	if err := checkOutputs("triton: NewOutputs", schema, rows); err != nil {
+		return nil, err
 	}
 	sharer, ok := gpu.(device.Sharer)
 	if !ok {
@@ -62,43 +61,62 @@ func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arr
 	if err != nil {
 		return nil, fielderr.During(opRegion, err)
 	}
-	set, err := optionsOf("triton: NewOutputs", opts)
+	set, err := optionsOf("triton: NewOutputs", opts, optionDeviceID)
 	if err != nil {
 		return nil, err
-	}
-	if len(set.shapes) > 0 {
-		return nil, fielderr.Invalid(opRegion, "WithShape", quoted(set.shapes[0].column), "no shape: the server gives those of outputs")
 	}
 	if err := checkRegionName(name); err != nil {
 		return nil, err
 	}
 	r := &Region{name: name, deviceID: set.device(gpu), users: 1}
-	if err := r.layOut(schema, rows); err != nil {
+	o := &Outputs{region: r, dev: own, schema: schema, rows: rows}
+	if err := o.layOut(elementsInPlace, set); err != nil {
 		return nil, err
 	}
-	start, err := r.allocate(ctx, sharer)
-	if err != nil {
+	if o.start, err = r.allocate(ctx, sharer); err != nil {
 		return nil, err
 	}
-	o := &Outputs{region: r, gpu: own, schema: schema, rows: rows, start: start}
 	r.unregistered = o.markIdle
 	return o, nil
 }
 
-// layOut makes the tensors of a schema, one after another.
-func (r *Region) layOut(schema *arrow.Schema, rows int64) error {
-	for _, f := range schema.Fields() {
-		of, lists, err := elements(f.Type)
+// checkOutputs checks the arguments of a call that makes outputs.
+func checkOutputs(call string, schema *arrow.Schema, rows int64) error {
+	switch {
+	case schema == nil:
+		return argument.Nil(call, "schema", "a schema")
+	case rows < 1:
+		return fielderr.Invalid(opRegion, "rows", rows, "at least 1")
+	case schema.NumFields() == 0:
+		return fielderr.Invalid(opRegion, "schema.NumFields", 0, "at least 1")
+	}
+	return nil
+}
+
+// layOut makes the tensors of the schema, one after another. typeOf is elements or elementsInPlace.
+func (o *Outputs) layOut(typeOf func(arrow.DataType) (datatype, []int64, error), set *regionOptions) error {
+	r := o.region
+	for _, f := range o.schema.Fields() {
+		of, lists, err := typeOf(f.Type)
 		if err != nil {
 			return ofColumn(f.Name, err)
 		}
-		t := Tensor{Name: f.Name, Datatype: of.name, Shape: append([]int64{rows}, lists...), Offset: r.byteSize}
-		var fits bool
-		if t.ByteSize, fits = size(of.width, t.Shape...); !fits || t.ByteSize > maxBytes-r.byteSize {
+		t, err := newTensor(f.Name, of, o.rows, lists)
+		if err == nil && of.form == values {
+			t.ByteSize, err = set.byteSize(f.Name, of.arrow)
+		}
+		if err != nil {
+			return ofColumn(f.Name, err)
+		}
+		if t.ByteSize > maxBytes-r.byteSize {
 			return ofColumn(f.Name, fielderr.Invalid(opRegion, "shape", t.Shape, "elements that fit into memory"))
 		}
-		r.byteSize += (t.ByteSize + align - 1) / align * align
-		r.tensors = append(r.tensors, t)
+		t.Offset = r.byteSize
+		r.byteSize += aligned(t.ByteSize)
+		r.tensors, o.types = append(r.tensors, t), append(o.types, of)
+	}
+	if err := set.checkSizes(r.tensors); err != nil {
+		return err
 	}
 	return checkTensors(r.tensors)
 }
@@ -133,78 +151,128 @@ func (r *Region) allocate(ctx context.Context, gpu device.Sharer) (device.Ptr, e
 // Region returns the region, to register, unregister and close. It is borrowed: closing it closes the Outputs.
 func (o *Outputs) Region() *Region { return o.region }
 
-// Batch returns the outputs that a response describes, without a copy, as a batch on the GPU with the schema of NewOutputs
-// and the rows that the server has written. The caller owns the batch, which retains the memory even if the Region is closed.
+// Batch returns the outputs that a response describes as a batch with the schema of the Outputs and the rows that the server has
+// written. It is in their memory, but for columns of [NewSystemOutputs] that are copied. The caller owns the batch, which retains the
+// memory even if the Region is closed.
 //
 // An output that is absent, is not in the region, or has another type, more rows than the region has room for, or not as
-// many rows as the others, is an error that names it and wraps arrow.ErrInvalid.
+// many rows as the others, is an error that names it and wraps arrow.ErrInvalid. So are lengths of BYTES that are not within the output,
+// and values of a column of text that are not UTF-8, of which the error names the row.
 func (o *Outputs) Batch(response *Response) (*cdevice.RecordBatch, error) {
 	if response == nil {
 		return nil, argument.Nil("triton: Outputs.Batch", "response", "a response")
 	}
+	if err := o.region.hold(); err != nil { // mutant: deleted
+		return nil, err
+	}
+	batch, err := o.batch(response)
+	if err != nil {
+		o.region.drop()
+		return nil, err
+	}
+	return batch, nil
+}
+
+// batch makes a batch that drops the region when it is released.
+func (o *Outputs) batch(response *Response) (*cdevice.RecordBatch, error) {
 	rows := int64(-1)
-	columns := make([]cdevice.ArrayData, len(o.region.tensors))
+	columns := make([]cdevice.ArrayData, len(o.types))
+	var kept []any
 	for i, t := range o.region.tensors {
-		n, err := o.rowsOf(t, response)
+		n, room, err := o.rowsOf(i, response)
 		if err == nil && rows >= 0 && n != rows {
 			err = fielderr.Invalid(opBatch, "rows", n, fmt.Sprintf("%d, as the other outputs", rows))
+		}
+		if err == nil {
+			rows = n
+			columns[i], kept, err = o.column(i, rows, room, kept)
 		}
 		if err != nil {
 			return nil, fielderr.Within("Response.outputs["+quoted(t.Name)+"]", err)
 		}
-		rows = n
-		columns[i] = arrayOf(o.start+device.Ptr(t.Offset), append([]int64{rows}, t.Shape[1:]...))
-	}
-	if err := o.region.hold(); err != nil { // mutant: deleted
-		return nil, err
 	}
 	o.mu.Lock()
 	o.batches++
 	o.mu.Unlock()
-	return cdevice.NewRecordBatch(o.gpu, o.schema, rows, columns, cdevice.Lifetime{Release: o.released})
+	batch, err := cdevice.NewRecordBatch(o.dev, o.schema, rows, columns, cdevice.Lifetime{Release: func() {
+		runtime.KeepAlive(kept)
+		o.unuse()
+		o.region.drop() // mutant: deleted
+	}})
+	if err != nil {
+		o.unuse()
+	}
+	return batch, err
 }
 
-// released is called after the last use of a batch.
-func (o *Outputs) released() {
+// column describes the rows of a tensor, of whose memory the server has written at most room bytes: in that memory, or decoded to
+// memory that it appends to kept.
+func (o *Outputs) column(i int, rows, room int64, kept []any) (cdevice.ArrayData, []any, error) {
+	t, of := o.region.tensors[i], o.types[i]
+	perRow, _ := size(1, t.Shape[1:]...)
+	a := cdevice.ArrayData{Length: rows * perRow, Buffers: []device.Ptr{0, o.start + device.Ptr(t.Offset)}}
+	if of.form != same {
+		d := &decoder{of: of, count: rows * perRow, perRow: perRow, from: o.region.object.bytes[t.Offset:][:room]}
+		var err error
+		if a, err = d.decode(); err != nil {
+			return a, kept, err
+		}
+		kept = append(kept, d.kept...)
+	}
+	for _, n := range slices.Backward(t.Shape[1:]) {
+		a = cdevice.ArrayData{Length: a.Length / n, Buffers: []device.Ptr{0}, Children: []cdevice.ArrayData{a}}
+	}
+	return a, kept, nil
+}
+
+// unuse is called after the last use of a batch.
+func (o *Outputs) unuse() {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.batches--
 	if o.batches == 0 && o.freed != nil {
 		close(o.freed)
 		o.freed = nil
 	}
-	o.mu.Unlock()
-	o.region.drop() // mutant: deleted
 }
 
-// rowsOf returns the rows that the server has written of a tensor.
-func (o *Outputs) rowsOf(t Tensor, response *Response) (int64, error) {
-	named := func(out OutputTensor) bool { return out.Name == t.Name }
-	i := slices.IndexFunc(response.Outputs, named)
-	if i < 0 {
-		return 0, fielderr.Invalid(opBatch, "name", fielderr.Text("absent"), "an output for each field")
+// rowsOf returns the rows that the server has written of a tensor, and the bytes that it may have written.
+func (o *Outputs) rowsOf(i int, response *Response) (rows, room int64, err error) {
+	t := o.region.tensors[i]
+	out, err := outputNamed(t.Name, response)
+	if err != nil {
+		return 0, 0, err
 	}
-	if slices.ContainsFunc(response.Outputs[i+1:], named) {
-		return 0, fielderr.Invalid(opBatch, "name", fielderr.Text("there twice"), "one output for each field")
-	}
-	out := response.Outputs[i]
 	switch {
 	case len(out.Contents) > 0:
-		return 0, fielderr.Invalid(opBatch, "contents", fielderr.Text(fmt.Sprintf("%d bytes in the response", len(out.Contents))), "none: the output belongs into the region")
+		return 0, 0, fielderr.Invalid(opBatch, "contents", fielderr.Text(fmt.Sprintf("%d bytes in the response", len(out.Contents))), "none: the output belongs into the region")
 	case out.Region != "" && (out.Region != o.region.name || out.Offset != t.Offset):
-		return 0, fielderr.Invalid(opBatch, "region", fmt.Sprintf("%s at %d", quoted(out.Region), out.Offset), fmt.Sprintf("%s at %d", quoted(o.region.name), t.Offset))
+		return 0, 0, fielderr.Invalid(opBatch, "region", fmt.Sprintf("%s at %d", quoted(out.Region), out.Offset), fmt.Sprintf("%s at %d", quoted(o.region.name), t.Offset))
 	case out.Datatype != t.Datatype:
-		return 0, fielderr.Invalid(opBatch, "datatype", quoted(out.Datatype), quoted(t.Datatype))
+		return 0, 0, fielderr.Invalid(opBatch, "datatype", quoted(out.Datatype), quoted(t.Datatype))
 	}
 	perRow, _ := size(1, t.Shape[1:]...)
 	count, fits := size(1, out.Shape...)
 	if !fits || len(out.Shape) == 0 || count%perRow != 0 || count/perRow > o.rows || !endsWith(out.Shape, t.Shape[1:]) {
-		return 0, fielderr.Invalid(opBatch, "shape", out.Shape, fmt.Sprintf("at most %v: rows of %d elements", t.Shape, perRow))
+		return 0, 0, fielderr.Invalid(opBatch, "shape", out.Shape, fmt.Sprintf("at most %v: rows of %d elements", t.Shape, perRow))
 	}
-	elements, _ := size(1, t.Shape...)
-	if bytes := count * (t.ByteSize / elements); out.ByteSize != 0 && (out.ByteSize < bytes || out.ByteSize > t.ByteSize) {
-		return 0, fielderr.Invalid(opBatch, "byte_size", out.ByteSize, fmt.Sprintf("%d to %d", bytes, t.ByteSize))
+	if bytes := count * o.types[i].width; out.ByteSize != 0 && (out.ByteSize < bytes || out.ByteSize > t.ByteSize) {
+		return 0, 0, fielderr.Invalid(opBatch, "byte_size", out.ByteSize, fmt.Sprintf("%d to %d", bytes, t.ByteSize))
 	}
-	return count / perRow, nil
+	return count / perRow, cmp.Or(out.ByteSize, t.ByteSize), nil
+}
+
+// outputNamed returns the only output of a name.
+func outputNamed(name string, response *Response) (out OutputTensor, err error) {
+	named := func(out OutputTensor) bool { return out.Name == name }
+	i := slices.IndexFunc(response.Outputs, named)
+	if i < 0 {
+		return out, fielderr.Invalid(opBatch, "name", fielderr.Text("absent"), "an output for each field")
+	}
+	if slices.ContainsFunc(response.Outputs[i+1:], named) {
+		return out, fielderr.Invalid(opBatch, "name", fielderr.Text("there twice"), "one output for each field")
+	}
+	return response.Outputs[i], nil
 }
 
 // endsWith reports whether the last dimensions of a shape are those of a row, but for dimensions of 1.
@@ -214,15 +282,6 @@ func endsWith(shape, row []int64) bool {
 }
 
 func isOne(n int64) bool { return n == 1 }
-
-// arrayOf describes elements in memory: shape has the rows, and the lengths of fixed-size lists.
-func arrayOf(at device.Ptr, shape []int64) cdevice.ArrayData {
-	if len(shape) == 1 {
-		return cdevice.ArrayData{Length: shape[0], Buffers: []device.Ptr{0, at}}
-	}
-	inner := append([]int64{shape[0] * shape[1]}, shape[2:]...)
-	return cdevice.ArrayData{Length: shape[0], Buffers: []device.Ptr{0}, Children: []cdevice.ArrayData{arrayOf(at, inner)}}
-}
 
 // claim reserves the outputs for a request. It waits until all batches of them are released.
 func (o *Outputs) claim(ctx context.Context) error {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
@@ -13,19 +15,25 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// A Region is one allocation of device memory that Triton opens: a CUDA shared memory region. It is
-// immutable, and may be used from any goroutine.
+// A Region is memory that Triton opens: memory of a GPU, as CUDA shared memory, or memory of the host, as system shared memory. It may
+// be used from any goroutine. It is immutable, but for [Region.Write].
 type Region struct {
 	name     string
-	deviceID int64
 	byteSize int64
+	// Of CUDA shared memory:
+	deviceID int64
 	handle   device.IPCHandle
-	tensors  []Tensor
+	// Of system shared memory:
+	object  *object
+	gate    *gate         // nil for outputs
+	schema  *arrow.Schema // of the batches of Write
+	options *regionOptions
 
-	mu     sync.Mutex
-	users  int    // the region until Close, each request in flight, each batch of Outputs
-	closed bool   // Close was called
-	free   func() // frees the memory, after the last user
+	mu      sync.Mutex
+	tensors []Tensor // replaced as a whole
+	users   int      // the region until Close, each request in flight, each batch of Outputs
+	closed  bool     // Close was called
+	free    func()   // frees the memory, after the last user
 
 	unregistered func() // called when a server has closed the region; may be nil
 }
@@ -47,7 +55,7 @@ func NewRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opt
 	if batch == nil {
 		return nil, argument.Nil("triton: NewRegion", "batch", "a batch")
 	}
-	o, err := optionsOf("triton: NewRegion", opts)
+	o, err := optionsOf("triton: NewRegion", opts, optionDeviceID, optionShape)
 	if err != nil {
 		return nil, err
 	}
@@ -125,19 +133,43 @@ func (r *Region) place(gpu device.Sharer, at []device.Ptr) error {
 // Name returns the name under which the region is registered.
 func (r *Region) Name() string { return r.name }
 
-// DeviceID returns the number of the GPU in the server: that of the batch, unless WithDeviceID gives another one.
+// DeviceID returns the number of the GPU in the server: that of the batch, unless WithDeviceID gives another one. It is 0 for system
+// shared memory.
 func (r *Region) DeviceID() int64 { return r.deviceID }
 
-// ByteSize returns the bytes of the whole allocation.
+// RawHandle returns the handle of CUDA shared memory, or nil for system shared memory.
+func (r *Region) RawHandle() []byte {
+	if r.object != nil {
+		return nil
+	}
+	return slices.Clone(r.handle[:])
+}
+
+// Key returns the name of system shared memory for shm_open, or an empty string for CUDA shared memory.
+func (r *Region) Key() string {
+	if r.object == nil {
+		return ""
+	}
+	return r.object.key
+}
+
+// ByteSize returns the bytes of the whole memory.
 func (r *Region) ByteSize() int64 { return r.byteSize }
 
-// Tensors returns the columns in their order.
+// Tensors returns the columns in their order: those of the last batch of Write, unless there was none.
 func (r *Region) Tensors() []Tensor {
-	tensors := slices.Clone(r.tensors)
+	tensors := slices.Clone(r.current())
 	for i := range tensors {
 		tensors[i].Shape = slices.Clone(tensors[i].Shape)
 	}
 	return tensors
+}
+
+// current returns the tensors, which the caller does not change.
+func (r *Region) current() []Tensor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tensors
 }
 
 // Close frees the memory, after the last request in flight that uses it and the last batch of Outputs. Call it when no
@@ -153,12 +185,15 @@ func (r *Region) Close() {
 	}
 }
 
+// field names the region in errors.
+func (r *Region) field() string { return "Region(" + quoted(r.name) + ")" }
+
 // hold retains the memory until drop.
 func (r *Region) hold() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return fielderr.New(opRegion, "Region("+quoted(r.name)+")", nil, nil, fielderr.ErrReleased)
+		return fielderr.New(opRegion, r.field(), nil, nil, fielderr.ErrReleased)
 	}
 	r.users++
 	return nil
@@ -177,7 +212,7 @@ func (r *Region) drop() {
 
 // deviceOf returns the GPU of a batch in its own memory.
 func deviceOf(batch *cdevice.RecordBatch) (device.Sharer, error) {
-	const want = "memory of a GPU: CopyTo with Device.Shareable of package cudaalloc copies to it"
+	const want = "memory of a GPU: CopyTo with Device.Shareable of package cudaalloc copies to it, and NewSystemRegion to memory of the host"
 	if id := batch.DeviceID(); id.Type != device.CUDA {
 		return nil, fielderr.New(opRegion, "RecordBatch.DeviceID", id, want, device.ErrNotSupported)
 	}

@@ -176,7 +176,7 @@ func TestNewRegionRefuses(t *testing.T) {
 		"same names":      {"r", selected(t, good, 0, 0), nil, `columns["a"].name = "a", want a name that no other column has`, invalid},
 		"unnamed":         {"r", upload(t, shareable, schemaOf(field("", integers)), `[{"":1}]`), nil, `columns[""].name = ""`, invalid},
 		"bits":            {"r", typed(arrow.FixedWidthTypes.Boolean, `true`), nil, `columns["x"].type = bool, want the extension type arrow.bool8`, not},
-		"text":            {"r", typed(arrow.BinaryTypes.String, `"a"`), nil, `columns["x"].type = utf8, want numbers: the BYTES of Triton have a length`, not},
+		"text":            {"r", typed(arrow.BinaryTypes.String, `"a"`), nil, `columns["x"].type = utf8, want numbers, or system shared memory: the BYTES of Triton have a length`, not},
 		"dictionary":      {"r", typed(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, `"a"`), nil, "the indices of a dictionary", not},
 		"list":            {"r", typed(arrow.ListOf(integers), `[1]`), nil, `columns["x"].type = list`, not},
 		"decimal":         {"r", typed(&arrow.Decimal128Type{Precision: 3}, `"1"`), nil, `columns["x"].type = decimal`, not},

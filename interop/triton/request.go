@@ -63,7 +63,7 @@ func (n regionNames) add(field string, regions []*Region) error {
 			return fielderr.Invalid(opInfer, "Request.Region.Name", quoted(r.name), "a name that no other region of the request has")
 		}
 		n[r.name] = r
-		tensors = append(tensors, r.tensors...)
+		tensors = append(tensors, r.current()...)
 	}
 	return fielderr.During(opInfer, fielderr.Within(field, checkTensors(tensors)))
 }

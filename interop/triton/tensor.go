@@ -15,7 +15,7 @@ type Tensor struct {
 	Datatype string  // Triton's: "FP32"
 	Shape    []int64 // the rows, then the lengths of fixed-size lists, unless WithShape gives another one
 	Offset   int64   // of the first element in the region, in bytes
-	ByteSize int64   // of all elements
+	ByteSize int64   // of all elements; of an output of BYTES, the room for them
 }
 
 // size returns the bytes of a tensor, or false if no memory could have them.
@@ -29,17 +29,25 @@ func size(width int64, shape ...int64) (int64, bool) {
 	return width, true
 }
 
+// newTensor returns a column as a tensor without an offset. One of BYTES has the size of the lengths alone.
+func newTensor(name string, of datatype, rows int64, lists []int64) (Tensor, error) {
+	t := Tensor{Name: name, Datatype: of.name, Shape: append([]int64{rows}, lists...)}
+	var fits bool
+	if t.ByteSize, fits = size(of.width, t.Shape...); !fits {
+		return t, fielderr.Invalid(opRegion, "shape", t.Shape, "elements that fit into memory")
+	}
+	return t, nil
+}
+
 // tensorOf returns a column as a tensor without an offset, and its address. It waits for the column's
 // event if its nulls have to be counted.
 func tensorOf(ctx context.Context, column *cdevice.Array) (t Tensor, at device.Ptr, err error) {
-	of, lists, err := elements(column.DataType())
+	of, lists, err := elementsInPlace(column.DataType())
 	if err != nil {
 		return t, 0, err
 	}
-	t = Tensor{Name: column.Field().Name, Datatype: of.name, Shape: append([]int64{column.Len()}, lists...)}
-	var fits bool
-	if t.ByteSize, fits = size(of.width, t.Shape...); !fits {
-		return t, 0, fielderr.Invalid(opRegion, "shape", t.Shape, "elements that fit into memory")
+	if t, err = newTensor(column.Field().Name, of, column.Len(), lists); err != nil {
+		return t, 0, err
 	}
 	column.Retain()
 	values, err := innermost(ctx, column, lists)
@@ -47,7 +55,12 @@ func tensorOf(ctx context.Context, column *cdevice.Array) (t Tensor, at device.P
 		return t, 0, err
 	}
 	defer values.Release()
-	return t, values.Buffers()[1] + device.Ptr(values.Offset()*of.width), nil
+	return t, addressOf(values, of), nil
+}
+
+// addressOf returns the address of the first element of an array.
+func addressOf(values *cdevice.Array, of datatype) device.Ptr {
+	return values.Buffers()[1] + device.Ptr(values.Offset()*of.width)
 }
 
 // innermost returns the elements of nested fixed-size lists that the rows of a column use, as an array

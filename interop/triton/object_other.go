@@ -1,0 +1,25 @@
+//go:build !linux
+
+package triton
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// An object is a POSIX shared memory object, which only Linux has as a file.
+type object struct {
+	key   string
+	bytes []byte
+}
+
+func newObject(int64, device.HostRegistrar) (*object, error) {
+	return nil, fmt.Errorf("on %s: %w", runtime.GOOS, device.ErrNotSupported)
+}
+
+func (o *object) start() device.Ptr { return 0 }
+func (o *object) end()              {}
+
+func wholePages(size int64) int64 { return size }
