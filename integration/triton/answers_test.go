@@ -26,10 +26,12 @@ func integer(name string) *arrow.Schema {
 func TestAnswers(t *testing.T) {
 	inEachMemory(t, func(t *testing.T, p place) {
 		s := p.connect(t)
-		in, in32 := s.input("in", integer("a"), `[1,2,3]`), s.input("in32", arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int32}}, nil), `[1,2,3]`)
-		other := s.input("other", integer("zz"), `[1,2,3]`)
-		wide := s.input("wide", arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int64)}}, nil), `[[1,2],[3,4]]`)
-		absent := p.region(t, "absent", integer("a"), []string{`[1,2,3]`})
+		in := s.input("in", p.upload(t, integer("a"), `[1,2,3]`))
+		in32 := s.input("in32", p.upload(t, arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int32}}, nil), `[1,2,3]`))
+		other := s.input("other", p.upload(t, integer("zz"), `[1,2,3]`))
+		wide := s.input("wide", p.upload(t, arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int64)}}, nil), `[[1,2],[3,4]]`))
+		absent, err := p.region(bounded(t), "absent", p.upload(t, integer("a"), `[1,2,3]`))
+		require.NoError(t, err)
 		defer absent.Close()
 		out, small, unknown := s.results("out", integer("a"), 3), s.results("small", integer("a"), 2), s.results("unknown", integer("zz"), 3)
 		one := func(r *triton.Region) []*triton.Region { return []*triton.Region{r} }
@@ -68,7 +70,7 @@ func TestAnswers(t *testing.T) {
 func TestWithoutOutputs(t *testing.T) {
 	inEachMemory(t, func(t *testing.T, p place) {
 		s := p.connect(t)
-		in := s.input("in", pair, `[1,2,3]`, `[0.5,1.5,2.5]`)
+		in := s.input("in", p.upload(t, pair, `[1,2,3]`, `[0.5,1.5,2.5]`))
 		response, err := s.Infer(bounded(t), &triton.Request{Model: "next", Inputs: []*triton.Region{in}})
 		require.NoError(t, err)
 		assert.Len(t, response.Outputs, 4)
@@ -85,7 +87,7 @@ func TestManyRequests(t *testing.T) {
 		const goroutines, requests = 8, 100
 		var group sync.WaitGroup
 		for g := range goroutines {
-			in := s.input(fmt.Sprint("in", g), pair, fmt.Sprintf(`[%d,2,3]`, g), `[0.5,1.5,2.5]`)
+			in := s.input(fmt.Sprint("in", g), p.upload(t, pair, fmt.Sprintf(`[%d,2,3]`, g), `[0.5,1.5,2.5]`))
 			out := s.results(fmt.Sprint("out", g), pair, 3)
 			group.Go(func() {
 				for range requests {
@@ -105,7 +107,7 @@ func TestManyRequests(t *testing.T) {
 func TestDeadlines(t *testing.T) {
 	inEachMemory(t, func(t *testing.T, p place) {
 		s := p.connect(t)
-		in := s.input("in", integer("a"), `[1,2,3]`)
+		in := s.input("in", p.upload(t, integer("a"), `[1,2,3]`))
 		var group sync.WaitGroup
 		var mu sync.Mutex
 		ended, ahead := 0, 0
@@ -138,9 +140,9 @@ func TestDeadlines(t *testing.T) {
 func TestTwoServers(t *testing.T) {
 	inEachMemory(t, func(t *testing.T, p place) {
 		s := p.connect(t)
-		in := s.input("in", integer("a"), `[1,2,3]`)
+		in := s.input("in", p.upload(t, integer("a"), `[1,2,3]`))
 		out := s.results("out", integer("a"), 3)
-		second := &session{Client: p.dial(t, own(t, "next")), t: t, place: p}
+		second := p.connectTo(t, own(t, "next"))
 		for _, r := range []*triton.Region{in, out.Region()} {
 			require.NoError(t, second.Register(bounded(t), r))
 		}

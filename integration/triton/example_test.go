@@ -14,7 +14,7 @@ import (
 
 // The program of the cookbook, which begins with nothing but an address.
 func TestExample(t *testing.T) {
-	s := start(t)
+	s := cuda(t).connect(t)
 	driver, err := cudasim.Build()
 	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "triton")
@@ -24,7 +24,7 @@ func TestExample(t *testing.T) {
 		"next": "y: [2 3 4 5]\n",
 		"fail": "the model failed",
 	} {
-		run := exec.Command(program, s.address(), model)
+		run := exec.Command(program, s.address, model)
 		run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM=devices=2")
 		out, err := run.CombinedOutput()
 		assert.Equal(t, model == "fail", err != nil, "%s", out)

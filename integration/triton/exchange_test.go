@@ -3,6 +3,7 @@ package triton
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"strconv"
 	"testing"
 
@@ -11,21 +12,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
-	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Each type goes to the server and comes back as the following values, which the server computes of what it reads.
 func TestEachType(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	gpu := machine(t, cudasim.Options{Devices: 2})
-	s := start(t)
 	p := arrow.PrimitiveTypes
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		dt           arrow.DataType
 		values, want string // of the second to the fourth of five rows
 		datatype     string
@@ -40,53 +35,45 @@ func TestEachType(t *testing.T) {
 		"timestamp": {&arrow.TimestampType{Unit: arrow.Second}, `"2026-01-01 00:00:00","2026-01-01 00:00:01","2026-01-01 00:00:59","2026-01-01 00:00:03","2026-01-01 00:00:00"`, `"2026-01-01T00:00:02","2026-01-01T00:01:00","2026-01-01T00:00:04"`, "INT64"},
 		"list":      {arrow.FixedSizeListOf(2, p.Int16), `[0,0],[1,2],[3,4],[5,6],[0,0]`, `[2,3],[4,5],[6,7]`, "INT16"},
 		"nested":    {arrow.FixedSizeListOf(2, arrow.FixedSizeListOf(1, p.Float32)), `[[0],[0]],[[1],[2]],[[3],[4]],[[5],[6]],[[0],[0]]`, `[[2],[3]],[[4],[5]],[[6],[7]]`, "FP32"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	}
+	inEachMemory(t, func(t *testing.T, p place) {
+		s := p.connect(t)
+		for name, c := range cases {
 			column, isList := map[string]string{"list": "pairs", "nested": "nested"}[name]
 			if !isList {
 				column = c.datatype
 			}
 			schema := arrow.NewSchema([]arrow.Field{{Name: column, Type: c.dt}}, nil)
-			batch := upload(t, gpu, schema, "["+c.values+"]")
-			part, err := batch.Slice(1, 4)
-			require.NoError(t, err)
-			t.Cleanup(part.Release)
-			in := registered(t, s, "in-"+name, part)
-			out := results(t, s, "out-"+name, gpu, schema, 3)
-			assert.Equal(t, c.datatype, in.Tensors()[0].Datatype)
-			assert.NotZero(t, in.Tensors()[0].Offset, "the first row is not in the slice")
-
-			response, err := s.Infer(bounded(t), &triton.Request{Model: "types", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
-			require.NoError(t, err)
-			got, err := out.Batch(response)
-			require.NoError(t, err)
+			part, err := p.upload(t, schema, "["+c.values+"]").Slice(1, 4)
+			require.NoError(t, err, name)
+			in, out := s.input("in-"+name, part), s.results("out-"+name, schema, 3)
+			part.Release()
+			assert.Equal(t, c.datatype, in.Tensors()[0].Datatype, name)
+			got, err := s.infer("types", out, in)
+			require.NoError(t, err, name)
 			check(t, got, "["+c.want+"]")
-		})
-	}
+		}
+	})
 }
 
 var (
 	pair = arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}, {Name: "b", Type: arrow.PrimitiveTypes.Float32}}, nil)
 	one  = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Uint8}}, nil)
-)
 
-// pairOf returns a batch of the schema pair.
-func pairOf(t *testing.T, gpu *cudaalloc.Device) *cdevice.RecordBatch {
-	t.Helper()
-	return upload(t, gpu, pair, `[1,2,3]`, `[0.5,1.5,2.5]`)
-}
+	pairColumns = []string{`[1,2,3]`, `[0.5,1.5,2.5]`}
+)
 
 // The generated classes of Triton's client see the fields as they were meant.
 func TestServerSeesTheFields(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	gpu := machine(t, cudasim.Options{Devices: 2})
-	s := start(t, "sees")
-	in := registered(t, s, "features", pairOf(t, gpu), triton.WithDeviceID(1), triton.WithShape("a", 3, 1))
+	p := cuda(t)
+	s := p.connect(t, "sees")
+	in := s.input("features", p.upload(t, pair, pairColumns...), triton.WithDeviceID(1), triton.WithShape("a", 3, 1))
 	registered := s.sees()
 	assert.Len(t, registered["raw_handle"], base64.StdEncoding.EncodedLen(64)) // which the server has opened
 	delete(registered, "raw_handle")
 	assert.Equal(t, map[string]any{"name": "features", "device_id": "1", "byte_size": number(in.ByteSize())}, registered)
-	out := results(t, s, "scores", gpu, pair, 3)
+	out := s.results("scores", pair, 3)
 	s.sees()
 	response, err := s.Infer(bounded(t), &triton.Request{Model: "vectors", Version: "1", ID: "q", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
 	require.NoError(t, err)
@@ -123,36 +110,43 @@ func TestServerSeesTheFields(t *testing.T) {
 	check(t, got, `[2,3,4]`, `[1.5,2.5,3.5]`)
 }
 
+// sees returns the next message that the proxy has received.
+func (s *session) sees() (message map[string]any) {
+	s.t.Helper()
+	require.NoError(s.t, json.Unmarshal([]byte(s.proxy.expect(s.t, "sees")), &message))
+	return message
+}
+
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // A request may take inputs from several regions, and outputs may be in several, which are used again.
 func TestSeveralRegions(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	gpu := machine(t, cudasim.Options{Devices: 2})
-	s := start(t)
-	inputs := []*triton.Region{registered(t, s, "in1", pairOf(t, gpu)), registered(t, s, "in2", upload(t, gpu, one, `[1,2,3]`))}
-	outputs := []*triton.Outputs{results(t, s, "out1", gpu, pair, 3), results(t, s, "out2", gpu, one, 3)}
-	request := &triton.Request{Model: "next", Inputs: inputs, Outputs: outputs}
-	for range 3 {
-		response, err := s.Infer(bounded(t), request)
+	inEachMemory(t, func(t *testing.T, p place) {
+		s := p.connect(t)
+		inputs := []*triton.Region{s.input("in1", p.upload(t, pair, pairColumns...)), s.input("in2", p.upload(t, one, `[1,2,3]`))}
+		outputs := []*triton.Outputs{s.results("out1", pair, 3), s.results("out2", one, 3)}
+		request := &triton.Request{Model: "next", Inputs: inputs, Outputs: outputs}
+		for range 3 {
+			response, err := s.Infer(bounded(t), request)
+			require.NoError(t, err)
+			first, err := outputs[0].Batch(response)
+			require.NoError(t, err)
+			second, err := outputs[1].Batch(response)
+			require.NoError(t, err)
+			within.Context(t, "Infer, while a batch is not released", func(ctx context.Context) error {
+				_, err := s.Infer(ctx, request)
+				assert.ErrorContains(t, err, `a batch of outputs "out1" is not released`)
+				return err
+			})
+			check(t, first, `[2,3,4]`, `[1.5,2.5,3.5]`)
+			check(t, second, `[2,3,4]`)
+		}
+		// The outputs of one request are the inputs of the next.
+		last := s.results("out3", pair, 3)
+		response, err := s.Infer(bounded(t), &triton.Request{Model: "next", Inputs: []*triton.Region{outputs[0].Region()}, Outputs: []*triton.Outputs{last}})
 		require.NoError(t, err)
-		first, err := outputs[0].Batch(response)
+		got, err := last.Batch(response)
 		require.NoError(t, err)
-		second, err := outputs[1].Batch(response)
-		require.NoError(t, err)
-		within.Context(t, "Infer, while a batch is not released", func(ctx context.Context) error {
-			_, err := s.Infer(ctx, request)
-			assert.ErrorContains(t, err, `a batch of outputs "out1" is not released`)
-			return err
-		})
-		check(t, first, `[2,3,4]`, `[1.5,2.5,3.5]`)
-		check(t, second, `[2,3,4]`)
-	}
-	// The outputs of one request are the inputs of the next.
-	last := results(t, s, "out3", gpu, pair, 3)
-	response, err := s.Infer(bounded(t), &triton.Request{Model: "next", Inputs: []*triton.Region{outputs[0].Region()}, Outputs: []*triton.Outputs{last}})
-	require.NoError(t, err)
-	got, err := last.Batch(response)
-	require.NoError(t, err)
-	check(t, got, `[3,4,5]`, `[2.5,3.5,4.5]`)
+		check(t, got, `[3,4,5]`, `[2.5,3.5,4.5]`)
+	})
 }

@@ -1,9 +1,13 @@
 package triton
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -15,76 +19,49 @@ import (
 
 // place is a kind of memory that a server opens.
 type place struct {
-	dial    func(t *testing.T, s *tritonServer) *triton.Client
-	region  func(t *testing.T, name string, schema *arrow.Schema, columns []string) *triton.Region
-	outputs func(t *testing.T, name string, schema *arrow.Schema, rows int64) *triton.Outputs
+	proxied bool // the server opens it by a proxy
+	batch   func(ctx context.Context, rec arrow.RecordBatch) (*cdevice.RecordBatch, error)
+	region  func(ctx context.Context, name string, batch *cdevice.RecordBatch, opts ...triton.RegionOption) (*triton.Region, error)
+	outputs func(ctx context.Context, name string, schema *arrow.Schema, rows int64, opts ...triton.RegionOption) (*triton.Outputs, error)
+}
+
+// cuda returns the memory of the first of two simulated GPUs.
+func cuda(t *testing.T) place {
+	gpu := cudatest.Simulated(t, cudasim.Options{Devices: 2}).GPUs[0]
+	return place{
+		proxied: true,
+		batch: func(ctx context.Context, rec arrow.RecordBatch) (*cdevice.RecordBatch, error) {
+			return cdevice.CopyToDevice(ctx, rec, gpu.Shareable())
+		},
+		region: triton.NewRegion,
+		outputs: func(ctx context.Context, name string, schema *arrow.Schema, rows int64, opts ...triton.RegionOption) (*triton.Outputs, error) {
+			return triton.NewOutputs(ctx, name, gpu, schema, rows, opts...)
+		},
+	}
 }
 
 // inEachMemory runs a test for each kind of memory.
 func inEachMemory(t *testing.T, test func(t *testing.T, p place)) {
 	t.Run("cuda", func(t *testing.T) {
 		cdevicetest.CheckLeaks(t)
-		gpu := cudatest.Simulated(t, cudasim.Options{Devices: 2}).GPUs[0]
-		test(t, place{
-			dial: func(t *testing.T, s *tritonServer) *triton.Client { return startProxy(t, s).Client },
-			region: func(t *testing.T, name string, schema *arrow.Schema, columns []string) *triton.Region {
-				r, err := triton.NewRegion(bounded(t), name, upload(t, gpu, schema, columns...))
-				require.NoError(t, err)
-				return r
-			},
-			outputs: func(t *testing.T, name string, schema *arrow.Schema, rows int64) *triton.Outputs {
-				out, err := triton.NewOutputs(bounded(t), name, gpu, schema, rows)
-				require.NoError(t, err)
-				return out
-			},
-		})
+		test(t, cuda(t))
 	})
 }
 
-// session is a client of a server, and regions of a kind of memory, which are registered until the end of the test.
-type session struct {
-	*triton.Client
-	t *testing.T
-	place
-}
-
-// connect connects to the shared server.
-func (p place) connect(t *testing.T) *session {
+// upload returns a batch of columns in JSON; it is released at the end of the test.
+func (p place) upload(t *testing.T, schema *arrow.Schema, columns ...string) *cdevice.RecordBatch {
 	t.Helper()
-	interpreter(t)
-	running, err := shared()
-	require.NoError(t, err)
-	return &session{Client: p.dial(t, running), t: t, place: p}
-}
-
-func (s *session) input(name string, schema *arrow.Schema, columns ...string) *triton.Region {
-	s.t.Helper()
-	r := s.region(s.t, name, schema, columns)
-	s.register(r)
-	return r
-}
-
-func (s *session) results(name string, schema *arrow.Schema, rows int64) *triton.Outputs {
-	s.t.Helper()
-	out := s.outputs(s.t, name, schema, rows)
-	s.register(out.Region())
-	return out
-}
-
-func (s *session) register(r *triton.Region) {
-	s.t.Helper()
-	require.NoError(s.t, s.Register(bounded(s.t), r))
-	s.t.Cleanup(func() {
-		require.NoError(s.t, s.Unregister(bounded(s.t), r))
-		r.Close()
-	})
-}
-
-// infer returns the outputs of a request.
-func (s *session) infer(model string, out *triton.Outputs, in ...*triton.Region) (*cdevice.RecordBatch, error) {
-	response, err := s.Infer(bounded(s.t), &triton.Request{Model: model, Inputs: in, Outputs: []*triton.Outputs{out}})
-	if err != nil {
-		return nil, err
+	var all []arrow.Array
+	for i, text := range columns {
+		column, _, err := array.FromJSON(memory.DefaultAllocator, schema.Field(i).Type, strings.NewReader(text))
+		require.NoError(t, err)
+		defer column.Release()
+		all = append(all, column)
 	}
-	return out.Batch(response)
+	rec := array.NewRecordBatch(schema, all, int64(all[0].Len()))
+	defer rec.Release()
+	batch, err := p.batch(bounded(t), rec)
+	require.NoError(t, err)
+	t.Cleanup(batch.Release)
+	return batch
 }

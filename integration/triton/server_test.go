@@ -1,7 +1,6 @@
 package triton
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -11,13 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
 
 // tritonServer is a process of Triton Inference Server.
@@ -155,88 +148,4 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// server is a client of a server, through a proxy for memory of simulated GPUs.
-type server struct {
-	*triton.Client
-	t      *testing.T
-	triton *tritonServer
-	proxy  *process
-	port   string
-	killed bool
-}
-
-// start connects to the shared server. At the end of the test the proxy must have nothing open, and have violated no rule. words
-// are those that the test expects from the proxy.
-func start(t *testing.T, words ...string) *server {
-	t.Helper()
-	interpreter(t)
-	running, err := shared()
-	require.NoError(t, err)
-	return startProxy(t, running, words...)
-}
-
-func startProxy(t *testing.T, running *tritonServer, words ...string) *server {
-	t.Helper()
-	driver, err := cudasim.Build()
-	require.NoError(t, err)
-	here, err := os.Getwd()
-	require.NoError(t, err)
-	s := &server{t: t, triton: running}
-	env := []string{"PYTHONPATH=" + filepath.Join(here, "..", "cuda"), "NUMBA_CUDA_DRIVER=" + driver, "CUDASIM=devices=2"}
-	s.proxy, err = launch("^("+strings.Join(append(words, "port", "end"), "|")+") ", env, interpreter(t), "proxy.py", running.address)
-	require.NoError(t, err)
-	t.Cleanup(s.end)
-	s.Client = dial(t, s.address())
-	return s
-}
-
-// dial returns a client of an address.
-func dial(t *testing.T, address string) *triton.Client {
-	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	client, err := triton.NewClient(conn)
-	require.NoError(t, err)
-	return client
-}
-
-func (s *server) address() string {
-	if s.port == "" {
-		s.port = s.proxy.expect(s.t, "port")
-	}
-	return "127.0.0.1:" + s.port
-}
-
-// sees returns the next message that the proxy has received.
-func (s *server) sees() (message map[string]any) {
-	s.t.Helper()
-	require.NoError(s.t, json.Unmarshal([]byte(s.proxy.expect(s.t, "sees")), &message))
-	return message
-}
-
-// kill kills the proxy and the server.
-func (s *server) kill() {
-	s.killed = true
-	s.proxy.kill()
-	s.triton.kill()
-}
-
-func (s *server) end() {
-	if s.killed {
-		return
-	}
-	s.proxy.input.Close()
-	var report struct {
-		Live       map[string]any
-		Leaks      []string
-		Violations []string
-	}
-	if assert.NoError(s.t, json.Unmarshal([]byte(s.proxy.expect(s.t, "end")), &report)) {
-		assert.Empty(s.t, report.Violations, "of the proxy")
-		assert.Empty(s.t, report.Leaks, "of the proxy")
-	}
-	s.proxy.awaitEnd()
 }
