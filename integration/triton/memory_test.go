@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
@@ -40,8 +41,21 @@ func cuda(t *testing.T) place {
 	}
 }
 
+// system is system shared memory.
+var system = place{
+	batch: func(_ context.Context, rec arrow.RecordBatch) (*cdevice.RecordBatch, error) {
+		return cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	},
+	region:  triton.NewSystemRegion,
+	outputs: triton.NewSystemOutputs,
+}
+
 // inEachMemory runs a test for each kind of memory.
 func inEachMemory(t *testing.T, test func(t *testing.T, p place)) {
+	t.Run("system", func(t *testing.T) {
+		cdevicetest.CheckLeaks(t)
+		test(t, system)
+	})
 	t.Run("cuda", func(t *testing.T) {
 		cdevicetest.CheckLeaks(t)
 		test(t, cuda(t))
