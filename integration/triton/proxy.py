@@ -61,6 +61,15 @@ class Proxy(service_pb2_grpc.GRPCInferenceServiceServicer):
             self._regions.upload(tensor.parameters)
         return response
 
+    def SystemSharedMemoryRegister(self, request, context):
+        return self._ask("SystemSharedMemoryRegister", request, context)
+
+    def SystemSharedMemoryUnregister(self, request, context):
+        return self._ask("SystemSharedMemoryUnregister", request, context)
+
+    def SystemSharedMemoryStatus(self, request, context):
+        return self._ask("SystemSharedMemoryStatus", request, context)
+
     def _ask(self, method, message, context):
         """Asks the server, for as long as the client waits."""
         call = getattr(self._triton, method).future(message, timeout=context.time_remaining())
