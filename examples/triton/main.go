@@ -1,16 +1,19 @@
-// Command triton gives a column in the memory of a GPU to a model of a Triton Inference Server of this
-// machine, and reads what the model makes of it in the same memory. The model has an input x and an output
-// y, of INT64 and any number of rows.
+// Command triton sends rows to a model of a Triton Inference Server of this machine, and prints what the model makes of them. The
+// server reads them, and writes its results, in memory that it shares with this program: of the host, or with -gpu of a GPU, where
+// columns are numbers.
 //
-//	go run ./examples/triton 127.0.0.1:8001 MODEL
+// The rows are JSON. Their columns are the inputs of the model, which the server describes:
+//
+//	go run ./examples/triton 127.0.0.1:8001 MODEL '[{"x": 1, "s": "one"}, {"x": 2, "s": "two"}]'
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -20,58 +23,130 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: triton ADDRESS MODEL")
+	gpu := flag.Int64("gpu", -1, "use memory of the GPU of this number")
+	flag.Parse()
+	if flag.NArg() != 3 {
+		log.Fatal("usage: triton [-gpu N] ADDRESS MODEL ROWS")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	conn := must(grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials())))
+	conn := must(grpc.NewClient(flag.Arg(0), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer conn.Close()
-	check(infer(ctx, must(triton.NewClient(conn)), os.Args[2]))
+	client := must(triton.NewClient(conn))
+	check(infer(ctx, client, must(client.Model(ctx, flag.Arg(1), "")), flag.Arg(2), *gpu))
 }
 
-func infer(ctx context.Context, client *triton.Client, model string) (err error) {
-	gpu, err := cudaalloc.Open(0)
-	if err != nil {
-		return err
-	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil))
-	defer b.Release()
-	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3, 4}, nil)
-	rec := b.NewRecordBatch()
-	defer rec.Release()
-	batch, err := cdevice.CopyToDevice(ctx, rec, gpu.Shareable()) // memory that another process can open
+func infer(ctx context.Context, client *triton.Client, model *triton.Model, rows string, gpu int64) (err error) {
+	batch, err := parse(model, rows)
 	if err != nil {
 		return err
 	}
 	defer batch.Release()
-
-	in, err := triton.NewRegion(ctx, "in", batch)
+	in, out, err := regions(ctx, model, batch, gpu)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := triton.NewOutputs(ctx, "out", gpu, arrow.NewSchema([]arrow.Field{{Name: "y", Type: arrow.PrimitiveTypes.Int64}}, nil), rec.NumRows())
-	if err != nil {
+	defer out.Region().Close()
+	request := &triton.Request{Model: model.Name, Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}}
+	if err := model.Check(request); err != nil {
 		return err
 	}
-	defer out.Region().Close()
 	for _, region := range []*triton.Region{in, out.Region()} {
 		if err := client.Register(ctx, region); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, unregister(ctx, client, region)) }() // before Close
 	}
-	response, err := client.Infer(ctx, &triton.Request{Model: model, Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
+	response, err := client.Infer(ctx, request)
 	if err != nil {
 		return err
 	}
 	return show(ctx, out, response)
+}
+
+// parse returns rows of JSON as a batch of the model's inputs.
+func parse(model *triton.Model, rows string) (*cdevice.RecordBatch, error) {
+	schema, err := model.InputSchema()
+	if err != nil {
+		return nil, err
+	}
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, asText(schema), strings.NewReader(rows))
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	return cdevice.WrapRecordBatch(rec, device.CPUDevice())
+}
+
+// asText returns a schema with its columns of bytes as text. Triton has one type for both.
+func asText(schema *arrow.Schema) *arrow.Schema {
+	fields := schema.Fields()
+	for i := range fields {
+		if fields[i].Type.ID() == arrow.BINARY {
+			fields[i].Type = arrow.BinaryTypes.String
+		}
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+// regions returns the memory for a request: with a copy of the batch, and for as many rows of all outputs.
+func regions(ctx context.Context, model *triton.Model, batch *cdevice.RecordBatch, gpu int64) (*triton.Region, *triton.Outputs, error) {
+	outputs, err := model.OutputSchema()
+	if err != nil {
+		return nil, nil, err
+	}
+	schema := asText(outputs)
+	var in *triton.Region
+	var out *triton.Outputs
+	if gpu >= 0 {
+		in, out, err = onGPU(ctx, gpu, batch, schema)
+	} else {
+		in, out, err = onHost(ctx, batch, schema)
+	}
+	if err != nil && in != nil {
+		in.Close()
+	}
+	return in, out, err
+}
+
+func onHost(ctx context.Context, batch *cdevice.RecordBatch, schema *arrow.Schema) (*triton.Region, *triton.Outputs, error) {
+	in, err := triton.NewSystemRegion(ctx, "in", batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	var sizes []triton.RegionOption
+	for _, f := range schema.Fields() {
+		if f.Type.ID() == arrow.STRING {
+			sizes = append(sizes, triton.WithByteSize(f.Name, 1<<20)) // a model does not say how long its texts are
+		}
+	}
+	out, err := triton.NewSystemOutputs(ctx, "out", schema, max(1, batch.NumRows()), sizes...)
+	return in, out, err
+}
+
+func onGPU(ctx context.Context, number int64, batch *cdevice.RecordBatch, schema *arrow.Schema) (*triton.Region, *triton.Outputs, error) {
+	gpu, err := cudaalloc.Open(number)
+	if err != nil {
+		return nil, nil, err
+	}
+	shared, err := batch.CopyTo(ctx, gpu.Shareable()) // memory that another process can open
+	if err != nil {
+		return nil, nil, err
+	}
+	defer shared.Release()
+	in, err := triton.NewRegion(ctx, "in", shared)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := triton.NewOutputs(ctx, "out", gpu, schema, max(1, batch.NumRows()))
+	return in, out, err
 }
 
 // unregister has time of its own: ctx may have ended the inference.
@@ -93,7 +168,9 @@ func show(ctx context.Context, out *triton.Outputs, response *triton.Response) e
 		return err
 	}
 	defer rec.Release()
-	fmt.Println("y:", rec.Column(0))
+	for i, column := range rec.Columns() {
+		fmt.Printf("%s: %v\n", rec.ColumnName(i), column)
+	}
 	return nil
 }
 

@@ -70,6 +70,9 @@ class Proxy(service_pb2_grpc.GRPCInferenceServiceServicer):
     def SystemSharedMemoryStatus(self, request, context):
         return self._ask("SystemSharedMemoryStatus", request, context)
 
+    def ModelMetadata(self, request, context):
+        return self._ask("ModelMetadata", request, context)
+
     def _ask(self, method, message, context):
         """Asks the server, for as long as the client waits."""
         call = getattr(self._triton, method).future(message, timeout=context.time_remaining())

@@ -21,7 +21,7 @@ type tritonServer struct {
 }
 
 // models are the models, and the files with their inputs and outputs.
-var models = map[string]string{"next": "columns", "fail": "columns", "hold": "columns", "slow": "columns", "types": "types", "vectors": "vectors"}
+var models = map[string]string{"next": "columns", "fail": "columns", "hold": "columns", "slow": "columns", "types": "types", "vectors": "vectors", "texts": "texts"}
 
 // launchTriton starts a server with models, by name.
 func launchTriton(python string, models map[string]string) (*tritonServer, error) {
