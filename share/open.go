@@ -340,8 +340,8 @@ func (m *opened) batch(c *content) (*cdevice.RecordBatch, error) {
 		columns[i] = m.data(&c.columns[i])
 	}
 	b, err := cdevice.NewRecordBatch(m.dev, c.schema, c.rows, columns, cdevice.Lifetime{Ready: m.event, Release: m.close})
-	if err != nil {
-		return nil, fmt.Errorf("share: Open: %w", err)
+	if err != nil { // of arrays that do not fit their types
+		return nil, fmt.Errorf("share: Open: %w: %w", err, ErrBadTicket)
 	}
 	m.last = released
 	if c.metadata.Len() == 0 {
