@@ -15,4 +15,6 @@ def owner(request):
 @pytest.fixture(scope="module", params=machines.LANGUAGES)
 def opener(request):
     with machines.process(request.param) as p:
+        p.share()  # from here on it has all that it needs to wait for sockets
+        p.ask("close")
         yield p

@@ -10,7 +10,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LANGUAGES = ["go", "python"]
-LIMIT = 60  # seconds until a test that waits fails
+LIMIT = 20  # seconds until a test that waits fails
 
 
 class Refused(Exception):
@@ -64,6 +64,10 @@ class Process:
 
     def held(self):
         return tuple(map(int, self.ask("held").split()))
+
+    def holds_at_most(self, before):
+        """Waits until there are no more descriptors and mappings than before."""
+        eventually(lambda: all(now <= then for now, then in zip(self.held(), before)), "what was opened is closed")
 
     def kill(self):
         self.process.kill()

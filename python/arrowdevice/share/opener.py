@@ -50,7 +50,7 @@ class _Connection:
         for last in (False, True):
             self.socket.settimeout(_left(deadline))
             try:
-                reply, rights, flags, _ = self.socket.recvmsg(1, socket.CMSG_SPACE(4 * MAX_FILES))
+                reply, rights, flags, _ = self.socket.recvmsg(1, socket.CMSG_SPACE(4 * MAX_FILES), socket.MSG_CMSG_CLOEXEC)
                 break
             except ConnectionResetError as error:  # the owner did not read the request; its reply follows this error
                 if last:

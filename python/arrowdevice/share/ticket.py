@@ -179,8 +179,8 @@ class Ticket:
             columns = _some(self._body, 11, len(self.schema.children), "columns")
             for i, (message, field) in enumerate(zip(columns, self.schema.children)):
                 node = _node(message, field, self.regions, f"columns[{i}]", 1)
-                if node.length != self.rows:
-                    raise _bad(f"columns[{i}].length", node.length, f"{self.rows}, as there are rows")
+                if node.length < self.rows:
+                    raise _bad(f"columns[{i}].length", node.length, f"at least {self.rows}, the rows")
                 self.columns.append(node)
         except wire.Malformed as error:
             raise BadTicket(f"share: ticket: {error}") from None
@@ -259,8 +259,7 @@ def _node(message, field, regions, at, depth):
     n.children = [
         _node(c, f, regions, f"{at}.children[{i}]", depth + 1) for i, (c, f) in enumerate(zip(children, field.children))
     ]
-    (dictionary,) = _some(message, 7, 1, f"{at}.dictionary") if field.dictionary else (None,)
-    if dictionary is not None:
+    for dictionary in _some(message, 7, 1 if field.dictionary else 0, f"{at}.dictionary"):
         n.dictionary = _node(dictionary, field.dictionary, regions, f"{at}.dictionary", depth + 1)
     end = n.offset + n.length
     for i, child in enumerate(n.children):
@@ -276,8 +275,8 @@ def _check(n, layout, regions, at):
         raise _bad(f"{at}.length", n.length, "lengths and offsets from 0 on")
     if len(n.buffers) != layout.buffers and (not layout.is_view or len(n.buffers) < 2):
         raise _bad(f"{at}.buffers", len(n.buffers), layout.buffers)
-    if layout.is_view and len(n.view_sizes) != len(n.buffers) - 2:
-        raise _bad(f"{at}.view_sizes", len(n.view_sizes), len(n.buffers) - 2)
+    if len(n.view_sizes) != (len(n.buffers) - 2 if layout.is_view else 0):
+        raise _bad(f"{at}.view_sizes", len(n.view_sizes), "one for each buffer of bytes")
     for i, (region, offset) in enumerate(n.buffers):
         is_data = layout.is_view and i >= 2
         least = n.view_sizes[i - 2] if is_data else layout.least_size(i, end)
