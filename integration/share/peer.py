@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import threading
-import time
 import traceback
 
 import pyarrow as pa
@@ -56,6 +55,11 @@ class Peer:
             self.opened.pop().close()
         return "released"
 
+    def keep(self):
+        """What is alive when the process ends."""
+        self.kept = [pa.table(self.opened[-1]), self.opened[-1].__arrow_c_array__()]
+        return "kept"
+
     def gone(self):
         self.is_gone.acquire()
         return "gone"
@@ -63,13 +67,6 @@ class Peer:
     def held(self):
         with open("/proc/self/maps") as maps:
             return f"{len(os.listdir('/proc/self/fd'))} {maps.read().count('/memfd:arrowdevice')}"
-
-    def threads(self):
-        return threading.active_count()
-
-    def sleep(self, seconds):
-        time.sleep(float(seconds))
-        return "slept"
 
 
 def record(name, variant):

@@ -1,0 +1,77 @@
+"""Who keeps what, and until when, in both languages."""
+
+import pytest
+
+import machines
+
+ROUNDS = 100
+
+
+def test_killed_opener(owner):
+    """It retains nothing."""
+    ticket = owner.share()
+    for language in machines.LANGUAGES:
+        with machines.process(language) as survivor:
+            other = machines.Process(language)
+            other.open(ticket)
+            other.kill()
+            other.process.stdin.close()
+            other.process.stdout.close()
+            assert owner.ask("wait", 20) == "released"
+            ticket = owner.share()
+            survivor.open(ticket)
+            survivor.ask("release")
+            assert owner.ask("wait", 20) == "released"
+            ticket = owner.share()
+    owner.ask("close")
+
+
+@pytest.mark.parametrize("language", machines.LANGUAGES)
+def test_killed_owner(opener, language):
+    """Openers are told, and keep host memory."""
+    owner = machines.Process(language)
+    opener.open(owner.share("utf8", "valid"))
+    owner.kill()
+    owner.process.stdin.close()
+    owner.process.stdout.close()
+    assert opener.ask("gone") == "gone"
+    assert opener.ask("compare", "utf8", "valid") == "equal"
+    assert opener.ask("release") == "released"
+
+
+@pytest.mark.parametrize("language", machines.LANGUAGES)
+def test_owner_that_was_killed_before(opener, language):
+    owner = machines.Process(language)
+    ticket = owner.share()
+    owner.kill()
+    owner.process.stdin.close()
+    owner.process.stdout.close()
+    assert opener.refuses(ticket).name == "OwnerGone"
+
+
+@pytest.mark.parametrize("language", machines.LANGUAGES)
+def test_opener_that_exits_with_an_open_batch(owner, language):
+    """It ends well, and the owner sees that."""
+    ticket = owner.share()
+    with machines.process(language) as opener:
+        opener.open(ticket)
+        if language == "python":
+            opener.ask("keep")
+    assert owner.ask("wait", 20) == "released"
+
+
+def test_nothing_is_left(owner, opener):
+    """After many batches both processes hold as much as before."""
+
+    def once():
+        opener.open(owner.share("list_utf8"))
+        opener.ask("compare", "list_utf8", "nulls")
+        opener.ask("release")
+        assert owner.ask("wait", 20) == "released"
+
+    once()
+    before = owner.held(), opener.held()
+    for _ in range(ROUNDS):
+        once()
+    owner.holds_at_most(before[0])
+    opener.holds_at_most(before[1])
