@@ -12,6 +12,7 @@ import socket
 import threading
 
 from arrowdevice.share import ticket as tickets
+from arrowdevice.share import wire  # noqa: F401
 
 import machines
 

@@ -1,7 +1,8 @@
 // Command peer shares and opens batches as it is told, for tests of other implementations of package share. It reads one
 // command in a line and prints one line for each:
 //
-//	share CASE VARIANT MEMORY OPENERS   the ticket, in hexadecimal; MEMORY is host or gpu
+//	share CASE VARIANT MEMORY OPENERS   the ticket, in hexadecimal; MEMORY is host, gpu, or busy, whose work is pending until finish
+//	finish                              completes the pending work: "finished"
 //	close | openers | wait SECONDS      of the batch that was shared last: closed, a number, "released" or an error
 //	open TICKET SECONDS                 "opened ROWS" or an error
 //	compare CASE VARIANT                "equal", or both, of the batch that was opened last
@@ -32,6 +33,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -104,6 +106,12 @@ func (p *peer) do(ctx context.Context, words []string) (string, error) {
 		}
 		p.opened = nil
 		return "released", nil
+	case "finish":
+		sim, err := simulator()
+		if err == nil {
+			sim.Resume()
+		}
+		return "finished", err
 	case "gone":
 		<-p.gone
 		return "gone", nil
@@ -170,12 +178,8 @@ func (p *peer) share(ctx context.Context, name, variant, where, openers string) 
 
 // shareable returns a copy that can be shared.
 func shareable(ctx context.Context, batch *cdevice.RecordBatch, where string) (*cdevice.RecordBatch, error) {
-	if where == "gpu" {
-		gpu, err := cudaalloc.Open(0)
-		if err != nil {
-			return nil, err
-		}
-		return batch.CopyTo(ctx, gpu.Shareable())
+	if where != "host" {
+		return onGPU(ctx, batch, where == "busy")
 	}
 	mem, err := share.NewAllocator()
 	if err != nil {
@@ -192,6 +196,32 @@ func shareable(ctx context.Context, batch *cdevice.RecordBatch, where string) (*
 	}
 	defer there.Release()
 	return there.WithMetadata(batch.Metadata()), nil
+}
+
+func simulator() (*cudasim.Sim, error) { return cudasim.Open(os.Getenv("CDEVICE_CUDA_DRIVER")) }
+
+// onGPU returns a copy in shareable memory of the GPU. The work that makes it is pending if busy is set.
+func onGPU(ctx context.Context, batch *cdevice.RecordBatch, busy bool) (*cdevice.RecordBatch, error) {
+	gpu, err := cudaalloc.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	there, err := batch.CopyTo(ctx, gpu.Shareable())
+	if err != nil || !busy {
+		return there, err
+	}
+	defer there.Release()
+	sim, err := simulator()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := gpu.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	sim.Pause()
+	return there.CopyTo(ctx, gpu.Shareable(), cdevice.WithStream(stream))
 }
 
 func (p *peer) open(ctx context.Context, ticket, seconds string) (string, error) {
