@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/flightdata"
 	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
@@ -37,6 +38,7 @@ type messages struct {
 	checked     *ipc.Message         // not read yet, since it is no flat batch
 	current     *ipc.Message
 	appMetadata []byte // of the message that was read last
+	bodySize    int    // of that message
 	err         error  // that ended the messages; arrow-go keeps the text only
 }
 
@@ -49,6 +51,9 @@ func newMessages(ctx context.Context, stream Stream, tickets bool, o *options) *
 	}
 	if tickets {
 		m.tickets = &flightticket.Receiver{Target: o.target, Host: o.mem}
+	}
+	if o.deviceType() != device.CPU && !tickets { // copies to a GPU gather small buffers, wherever they are
+		m.in.HeapBelow = smallBatch
 	}
 	m.refs.Add(1)
 	return m
@@ -178,7 +183,7 @@ func (m *messages) message(in *flightdata.Incoming, flat func(ipcmessage.Batch, 
 	if err != nil {
 		return nil, nil, malformed(err)
 	}
-	m.appMetadata = in.AppMetadata
+	m.appMetadata, m.bodySize = in.AppMetadata, len(b)
 	if flat != nil && message.Kind == ipcmessage.RecordBatch {
 		body := bufferOf(b, owner)
 		if rec := flat(message.Batch, body); rec != nil {

@@ -99,8 +99,9 @@ func (option) ofExchange()              {}
 type options struct {
 	target   device.Device // nil: memory of the CPU
 	mem      memory.Allocator
-	max      int // 0: the default
-	prefetch int // below 0: the default
+	max      int  // 0: the default
+	prefetch int  // below 0: the default
+	adaptive bool // batches are received ahead from the first large one on
 	parallel int
 	validate bool
 	call     []grpc.CallOption
@@ -122,18 +123,18 @@ func newOptions[O applier](function string, opts []O) (*options, error) {
 		}
 	}
 	if o.prefetch < 0 {
-		o.prefetch = o.defaultPrefetch()
+		o.setPrefetch()
 	}
 	return o, nil
 }
 
-// defaultPrefetch returns how many batches are received ahead. Without
-// other work, passing a batch from one goroutine to another takes longer than receiving a small one.
-func (o *options) defaultPrefetch() int {
+// setPrefetch sets how many batches are received ahead by default. Without other work, passing a batch from one goroutine to
+// another takes longer than receiving it, and so it does for small ones whatever is done with them.
+func (o *options) setPrefetch() {
+	o.prefetch = 0
 	if o.target != nil || o.sharing || o.validate || o.metadata != nil {
-		return 2
+		o.prefetch, o.adaptive = 2, !o.sharing && o.metadata == nil
 	}
-	return 0
 }
 
 func (o *options) maxSend() int {
@@ -208,8 +209,9 @@ func WithMaxMessageSize(size int) Option {
 }
 
 // WithPrefetch makes a reader receive up to n batches, at most 1,048,576, beyond the one in use, and copy them to the
-// device. By default n is 2 with [WithTarget], [WithSharing], [WithValidation] or [WithMetadataFunc], otherwise 0. With 0, the
-// reader receives a batch when it is asked for; gRPC has received what its flow control allows by then.
+// device. With 0, the reader receives a batch when it is asked for; gRPC has received what its flow control allows by then. By
+// default, n is 0 for batches in memory of the CPU and for streams of batches below 64 KiB, and 2 for larger ones with
+// [WithTarget] or [WithValidation], and for all with [WithSharing] or [WithMetadataFunc].
 func WithPrefetch(n int) ReceiveOption {
 	return option(func(o *options) error {
 		o.prefetch = n

@@ -62,22 +62,6 @@ func prepare(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket
 	last.err = io.EOF
 }
 
-// ahead returns a channel of the batches that a goroutine prepares: one is copied to the host while the one before it is
-// sent.
-func ahead(ctx context.Context, r *cdevice.RecordReader, tickets *flightticket.Sender, mem memory.Allocator) <-chan outgoing {
-	prepared := make(chan outgoing)
-	go prepare(ctx, r, tickets, mem, func(next outgoing) bool {
-		select {
-		case prepared <- next:
-			return true
-		case <-ctx.Done():
-			next.release() // mutant: deleted
-			return false
-		}
-	})
-	return prepared
-}
-
 // toHost views or copies a batch.
 func toHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocator) (rec arrow.RecordBatch, err error) {
 	if flightticket.ReadInPlace(b.DeviceID().Type) {

@@ -62,7 +62,10 @@ func receive(stream Stream, tickets bool, o *options, c call) (*cdevice.RecordRe
 		r.stop()
 		return nil, descriptor, err
 	}
-	return reader.Prefetch(o.prefetch), descriptor, nil
+	if r.reader = reader; !o.adaptive {
+		reader.Prefetch(o.prefetch)
+	}
+	return reader, descriptor, nil
 }
 
 // receiver makes batches of the messages of a stream.
@@ -72,7 +75,9 @@ type receiver struct {
 	messages *messages
 	ipc      *ipc.Reader // nil at the end
 	schema   *arrow.Schema
-	plan     *layout.Plan // nil: arrow-go reads the batches
+	plan     *layout.Plan          // nil: arrow-go reads the batches
+	reader   *cdevice.RecordReader // of the batches
+	large    sync.Once             // the first large batch
 	watched  sync.Once
 }
 
@@ -135,6 +140,9 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	}
 	defer rec.Release()
 	r.messages.mem.MessageRead()
+	if r.o.adaptive && r.messages.bodySize > smallBatch {
+		r.large.Do(func() { r.reader.Prefetch(r.o.prefetch) })
+	}
 	host, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/flightdata"
 	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
@@ -56,20 +57,7 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 	}
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
 	defer s.close(w) // mutant: deleted
-	if s.tickets == nil && flightticket.ReadInPlace(r.DeviceType()) {
-		return s.direct(ctx, w, r, o.mem)
-	}
-	prepared := ahead(ctx, r, s.tickets, o.mem)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case next := <-prepared:
-			if more, err := s.next(ctx, w, r.Schema(), next); !more {
-				return err
-			}
-		}
-	}
+	return s.all(ctx, w, r, o.mem)
 }
 
 // next sends what was prepared, which it takes. more is false at the end.
@@ -85,36 +73,73 @@ func (s *sender) next(ctx context.Context, w *ipc.Writer, schema *arrow.Schema, 
 	return err == nil, err
 }
 
-// direct sends each batch on the goroutine that has read it from r, since none is copied: to pass it to another goroutine
-// takes longer than to send a small one. The end of ctx ends direct even while r's source is waiting; nothing is sent after that.
-func (s *sender) direct(ctx context.Context, w *ipc.Writer, r *cdevice.RecordReader, mem memory.Allocator) error {
+// all sends the batches of r. A goroutine prepares them, and sends those itself that take no longer to send than to pass to
+// another goroutine. While one of the others is sent here, the next is copied to the host. The end of ctx ends all even
+// while r's source is waiting, and nothing is sent after that.
+func (s *sender) all(ctx context.Context, w *ipc.Writer, r *cdevice.RecordReader, mem memory.Allocator) error {
 	var (
-		mu    sync.Mutex // held while a batch is sent
-		ended bool
-		done  = make(chan error, 1)
+		sending  sync.Mutex // held from the beginning of a batch's turn until it is sent
+		ended    bool
+		done     = make(chan error, 1)
+		prepared = make(chan outgoing)
 	)
-	go prepare(ctx, r, nil, mem, func(next outgoing) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if ended { // mutant: never
-			next.release() // mutant: deleted
-			return false
-		}
+	send := func(next outgoing) (more bool) {
+		defer sending.Unlock()
 		more, err := s.next(ctx, w, r.Schema(), next)
 		if !more {
+			ended = true
 			done <- err
 		}
 		return more
-	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		mu.Lock()
-		defer mu.Unlock()
-		ended = true
-		return ctx.Err()
 	}
+	go prepare(ctx, r, s.tickets, mem, func(next outgoing) bool {
+		sending.Lock()
+		if ended { // mutant: never
+			sending.Unlock()
+			next.release() // mutant: deleted
+			return false
+		}
+		if passes(r.DeviceType(), next) {
+			select {
+			case prepared <- next:
+				return true
+			case <-ctx.Done():
+				sending.Unlock()
+				next.release() // mutant: deleted
+				return false
+			}
+		}
+		return send(next)
+	})
+	for {
+		select {
+		case next := <-prepared:
+			if !send(next) {
+				return <-done
+			}
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			sending.Lock()
+			defer sending.Unlock()
+			ended = true
+			return ctx.Err()
+		}
+	}
+}
+
+// smallBatch is the size below which it takes longer to pass a batch to another goroutine than to send it.
+const smallBatch = 64 << 10
+
+// passes reports whether a batch of a reader's device is passed to another goroutine, to be sent while the next is prepared.
+func passes(from device.Type, next outgoing) bool {
+	switch {
+	case next.ticket != nil:
+		return true
+	case next.rec == nil || flightticket.ReadInPlace(from):
+		return false
+	}
+	return bound(next.rec) > smallBatch
 }
 
 // sender writes the messages of arrow-go's IPC writer to a stream.

@@ -19,9 +19,13 @@ import (
 // FlightData, and decodes the body into that.
 type Incoming struct {
 	*arrowflight.FlightData
+	// HeapBelow makes bodies of fewer bytes memory of the Go heap.
+	HeapBelow int
+
 	mem     memory.Allocator
-	body    []byte // memory of mem
-	decoded bool   // by Codec
+	body    []byte
+	owner   memory.Allocator // of body: mem, or nil for the Go heap
+	decoded bool             // by Codec
 	err     error
 
 	reader protofield.Reader
@@ -43,10 +47,10 @@ func (m *Incoming) Reset() {
 
 // Drop frees the body, unless it was taken.
 func (m *Incoming) Drop() {
-	if m.body != nil {
-		m.mem.Free(m.body) // mutant: deleted
-		m.body = nil
+	if m.body != nil && m.owner != nil {
+		m.owner.Free(m.body) // mutant: deleted
 	}
+	m.body = nil
 }
 
 // Err returns the error of decoding: a malformed message, or a panic of the allocator. gRPC would keep its text only.
@@ -62,7 +66,7 @@ func (m *Incoming) TakeBody(toAllocator bool) (body []byte, owner memory.Allocat
 	defer recoverAllocator(&err)
 	if m.body != nil {
 		body, m.body = m.body, nil
-		return body, m.mem, nil
+		return body, m.owner, nil
 	}
 	if len(m.DataBody) == 0 || !toAllocator {
 		return m.DataBody[:len(m.DataBody):len(m.DataBody)], nil, nil
@@ -121,11 +125,15 @@ func (m *Incoming) field(r *protofield.Reader, num protofield.Number, size int) 
 		m.AppMetadata = read(r, make([]byte, size))
 	case fieldBody: // the only copy of it
 		m.Drop()
-		switch {
+		switch m.owner = nil; {
+		case size == 0:
 		case size > leastJoined && isHeap(m.mem):
 			m.body = bytes.Join(r.Value(), nil)
-		case size > 0:
+		case size < m.HeapBelow:
+			m.body = read(r, HeapMemory.Allocate(size))
+		default:
 			m.body = read(r, allocate(m.mem, size))
+			m.owner = m.mem
 		}
 	}
 	return nil
