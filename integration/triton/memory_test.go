@@ -26,11 +26,12 @@ type place struct {
 	outputs func(ctx context.Context, name string, schema *arrow.Schema, rows int64, opts ...triton.RegionOption) (*triton.Outputs, error)
 }
 
-// cuda returns the memory of the first of two simulated GPUs.
+// cuda returns the memory of a GPU, or of the first of two simulated ones, which a server opens by a proxy.
 func cuda(t *testing.T) place {
-	gpu := cudatest.Simulated(t, cudasim.Options{Devices: 2}).GPUs[0]
+	m := cudatest.One(t, cudasim.Options{Devices: 2})
+	gpu := m.GPUs[0]
 	return place{
-		proxied: true,
+		proxied: m.Sim != nil,
 		batch: func(ctx context.Context, rec arrow.RecordBatch) (*cdevice.RecordBatch, error) {
 			return cdevice.CopyToDevice(ctx, rec, gpu.Shareable())
 		},

@@ -4,15 +4,10 @@
 #
 #   integration/triton/run.sh [ARGUMENT...]   arguments go to go test
 #
-# Needs Go, gcc and Python 3.10 to 3.12 (PYTHON, GO and CC name others). ci/venv makes the Python environment with the packages
-# and the server.
+# Needs Go, gcc and what venv.sh needs (GO and CC name others).
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cd "$(dirname "$(dirname "$here")")"
-# There is no NumPy 1 for later versions.
-"${PYTHON:-python3}" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' || PYTHON=$(ci/python 3.12)
-export PYTHON=${PYTHON:-python3}
-TRITON_PYTHON=$(ci/venv "$here/requirements.txt" "$here/tritonserver.sh")
+cd "$(dirname "${BASH_SOURCE[0]}")"
+TRITON_PYTHON=$(./venv.sh)
 export TRITON_PYTHON
-exec "${GO:-go}" test -count=1 -timeout 4m "$@" ./integration/triton
+exec "${GO:-go}" test -count=1 -timeout 4m "$@" .

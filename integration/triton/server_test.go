@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -31,7 +30,7 @@ func launchTriton(python string, models map[string]string) (*tritonServer, error
 	}
 	s := &tritonServer{folder: folder}
 	if err := s.launch(python, models); err != nil {
-		os.RemoveAll(folder)
+		s.stop()
 		return nil, err
 	}
 	return s, nil
@@ -57,17 +56,11 @@ func (s *tritonServer) launch(python string, models map[string]string) error {
 		return err
 	}
 	s.address = fmt.Sprint("127.0.0.1:", port)
-	venv := filepath.Dir(filepath.Dir(python))
-	root := filepath.Join(venv, "triton")
-	packages, err := filepath.Glob(filepath.Join(venv, "lib", "python3*", "site-packages"))
-	if err != nil {
-		return err
-	}
+	root := filepath.Join(filepath.Dir(filepath.Dir(python)), "triton")
 	s.process, err = launch(`Started GRPCInferenceService|entered `,
 		[]string{
 			"LD_LIBRARY_PATH=" + filepath.Join(root, "nvidia_pytriton.libs") + ":" + filepath.Join(root, "libpython"),
-			"PATH=" + filepath.Join(venv, "bin") + ":" + os.Getenv("PATH"),
-			"PYTHONPATH=" + strings.Join(packages, ":"),
+			"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH"), // where the backend looks for python3
 		},
 		filepath.Join(root, "tritonserver"), "--model-repository", filepath.Join(s.folder, "models"), "--disable-auto-complete-config",
 		"--backend-directory", filepath.Join(root, "backends"), "--backend-config", "python,shm-region-prefix-name="+s.prefix(),
@@ -91,7 +84,9 @@ func (s *tritonServer) resume(t *testing.T) {
 
 // stop kills the server, and removes what it leaves: its files, and the memory of its models.
 func (s *tritonServer) stop() {
-	s.kill()
+	if s.process != nil {
+		s.kill()
+	}
 	left, _ := filepath.Glob("/dev/shm/" + s.prefix() + "*")
 	for _, path := range append(left, s.folder) {
 		os.RemoveAll(path)
