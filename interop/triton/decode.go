@@ -3,7 +3,6 @@ package triton
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"unicode/utf8"
 	"unsafe"
 
@@ -56,22 +55,15 @@ func (d *decoder) bits() (cdevice.ArrayData, error) {
 
 // valuesIn copies the values to one buffer.
 func valuesIn[O int32 | int64](d *decoder) (cdevice.ArrayData, error) {
-	offsets, limit := make([]O, d.count+1), int64(math.MaxInt64)
-	if unsafe.Sizeof(offsets[0]) == 4 {
-		limit = math.MaxInt32
-	}
-	end := int64(0)
+	offsets := make([]O, d.count+1)
 	err := d.walk(func(i int64, v []byte) error {
-		if end += int64(len(v)); end > limit {
-			return fielderr.Invalid(opBatch, d.row(i), fielderr.Text("more than 2 GiB of values up to here"), "a column of large_utf8 or large_binary")
-		}
-		offsets[i+1] = O(end)
+		offsets[i+1] = offsets[i] + O(len(v))
 		return nil
 	})
 	if err != nil {
 		return cdevice.ArrayData{}, err
 	}
-	copied := make([]byte, max(1, end))
+	copied := make([]byte, max(1, offsets[d.count]))
 	for i := range d.count {
 		from, to := int64(offsets[i]), int64(offsets[i+1])
 		v := copied[from:to]

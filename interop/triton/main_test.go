@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,29 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", cdevice.ReadStats())
 		code = 1
 	}
+	if left := held(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "the tests left memory or files: %s\n", left)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// held returns the objects of system shared memory that this process has mapped or open, or that have its name.
+func held() (all string) {
+	maps, _ := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, "/dev/shm/arrowdevice-triton-") {
+			all += line
+		}
+	}
+	files, _ := filepath.Glob("/proc/self/fd/*")
+	for _, file := range files {
+		if name, _ := os.Readlink(file); strings.Contains(name, "/dev/shm/arrowdevice-triton-") {
+			all += name + "\n"
+		}
+	}
+	names, _ := filepath.Glob(fmt.Sprintf("/dev/shm/arrowdevice-triton-%d-*", os.Getpid()))
+	return all + strings.Join(names, "\n")
 }
 
 func schemaOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }

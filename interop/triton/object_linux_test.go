@@ -66,7 +66,16 @@ func TestAbandonedObjects(t *testing.T) {
 	folder := fmt.Sprintf("/dev/shm/arrowdevice-triton-%d-folder", os.Getpid())
 	require.NoError(t, os.Mkdir(folder, 0o700))
 	defer os.Remove(folder)
+	foreign := fmt.Sprintf("/dev/shm/arrowdevice-triton-%d-foreign", os.Getpid())
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.WriteFile(foreign, nil, 0o600))
+		defer os.Remove(foreign)
+		require.NoError(t, os.Chown(foreign, 65534, 65534))
+	}
 	next, theirs := owner()
+	if os.Geteuid() == 0 {
+		assert.FileExists(t, foreign)
+	}
 	assert.NoFileExists(t, abandoned)
 	assert.FileExists(t, "/dev/shm"+own.Key())
 	assert.DirExists(t, folder)
@@ -84,4 +93,46 @@ func TestOwner(t *testing.T) {
 	caller.Write(r.Key())
 	caller.Read()
 	r.Close()
+}
+
+// An object that another process takes for abandoned, before it is locked, gets another name.
+func TestObjectsAreLocked(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	batch := onHost(t, numbers, numbersRows)
+	stop, stopped := make(chan bool), make(chan bool)
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				removeUnlocked()
+			}
+		}
+	}()
+	for range 2000 {
+		r, err := triton.NewSystemRegion(background, "r", batch)
+		require.NoError(t, err)
+		_, err = os.Stat("/dev/shm" + r.Key())
+		assert.NoError(t, err)
+		r.Close()
+	}
+	close(stop)
+	<-stopped
+}
+
+// removeUnlocked removes the objects of this process that are not locked, as another process does.
+func removeUnlocked() {
+	paths, _ := filepath.Glob(fmt.Sprintf("/dev/shm/arrowdevice-triton-%d-*", os.Getpid()))
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.Remove(path)
+		}
+		file.Close()
+	}
 }

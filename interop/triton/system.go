@@ -177,20 +177,16 @@ func NewSystemOutputs(ctx context.Context, name string, schema *arrow.Schema, ro
 	return o, nil
 }
 
-// checkCopied returns an error for outputs that cannot be decoded: to pinned memory, or as views, whose offsets are int32.
+// checkCopied returns an error for outputs that cannot be decoded: to pinned memory, or with offsets of int32.
 func (o *Outputs) checkCopied(set *regionOptions) error {
 	for i, t := range o.region.tensors {
 		of := o.types[i]
 		switch {
 		case of.form != same && set.pins != nil:
 			return ofColumn(t.Name, fielderr.New(opRegion, "type", fielderr.Type(of.arrow), "numbers or arrow.bool8 with WithPinnedMemory: others are copied to memory that is not pinned", arrow.ErrNotImplemented))
-		case isView(of.arrow) && t.ByteSize > math.MaxInt32:
-			return ofColumn(t.Name, fielderr.Invalid(opRegion, optionByteSize, t.ByteSize, "at most 2 GiB for a column of views"))
+		case of.form == values && t.ByteSize > math.MaxInt32 && of.arrow.ID() != arrow.LARGE_STRING && of.arrow.ID() != arrow.LARGE_BINARY:
+			return ofColumn(t.Name, fielderr.Invalid(opRegion, optionByteSize, t.ByteSize, "less than 2 GiB, or a column of large_utf8 or large_binary"))
 		}
 	}
 	return nil
-}
-
-func isView(dt arrow.DataType) bool {
-	return dt.ID() == arrow.STRING_VIEW || dt.ID() == arrow.BINARY_VIEW
 }

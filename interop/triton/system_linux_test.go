@@ -2,11 +2,13 @@ package triton_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -320,7 +322,8 @@ func TestNewSystemOutputsRefuses(t *testing.T) {
 		"other size":      {"o", texts(utf8), 1, []triton.RegionOption{triton.WithByteSize("y", 8)}, `columns["x"].WithByteSize = absent`},
 		"size of numbers": {"o", numbers, 1, []triton.RegionOption{triton.WithByteSize("a", 8)}, `WithByteSize = "a", want the name of a column of text or bytes`},
 		"zero size":       {"o", texts(utf8), 1, sized(0), `columns["x"].WithByteSize = 0, want 1 or more`},
-		"large views":     {"o", texts(arrow.BinaryTypes.StringView), 1, sized(1 << 31), `columns["x"].WithByteSize = 2147483648, want at most 2 GiB for a column of views`},
+		"large views":     {"o", texts(arrow.BinaryTypes.StringView), 1, sized(1 << 31), `columns["x"].WithByteSize = 2147483648, want less than 2 GiB, or a column of large_utf8`},
+		"large text":      {"o", texts(utf8), 1, sized(1 << 31), `columns["x"].WithByteSize = 2147483648, want less than 2 GiB, or a column of large_utf8`},
 		"too many":        {"o", numbers, math.MaxInt64 / 4, nil, `columns["a"].shape`},
 		"in all":          {"o", numbers, 1 << 59, nil, `columns["b"].shape`},
 		"memory":          {"o", numbers, 1 << 50, nil, `region "o" = 1`},
@@ -481,4 +484,49 @@ func TestPageLockFails(t *testing.T) {
 	})
 	assert.True(t, met)
 	assert.Empty(t, objects(t))
+}
+
+// counting is a context that counts how often it is asked.
+type counting struct {
+	context.Context
+	asked atomic.Int64
+}
+
+func (c *counting) Err() error { c.asked.Add(1); return c.Context.Err() }
+
+// Columns that are encoded check the context every 4 MiB: when they are measured, and when they are written.
+func TestEncodingChecksTheContext(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const size = 20 << 20
+	text := func(rows int, value string) arrow.Array {
+		b := array.NewStringBuilder(memory.DefaultAllocator)
+		defer b.Release()
+		for range rows {
+			b.Append(value)
+		}
+		return b.NewArray()
+	}
+	bools := array.NewBooleanBuilder(memory.DefaultAllocator)
+	defer bools.Release()
+	bools.AppendValues(make([]bool, size), nil)
+	for name, c := range map[string]struct {
+		column arrow.Array
+		want   int64
+	}{
+		"short texts": {text(size/4, ""), 2 * 5}, "a long text": {text(1, strings.Repeat("a", size)), 5}, "bools": {bools.NewArray(), 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer c.column.Release()
+			batch := columnOf(t, c.column.Data())
+			ctx := &counting{Context: background}
+			r, err := triton.NewSystemRegion(ctx, "r", batch)
+			require.NoError(t, err)
+			r.Close()
+			assert.GreaterOrEqual(t, ctx.asked.Load(), c.want)
+			ended, cancel := context.WithCancel(background)
+			cancel()
+			_, err = triton.NewSystemRegion(ended, "r", batch)
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+	}
 }
