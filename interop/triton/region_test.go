@@ -37,6 +37,8 @@ func TestGPURegionOfASlice(t *testing.T) {
 		want.Offset = int64(column.Buffers()[1]-whole.Start) + column.Offset()*want.ByteSize/2
 		assert.Equal(t, want, r.Tensors()[i])
 		assert.Equal(t, handle[:], handleOf(t, r))
+		assert.Equal(t, handle[:], r.RawHandle())
+		assert.Empty(t, r.Key())
 		assert.Equal(t, whole.Size, r.ByteSize())
 	}
 	assert.Equal(t, "r", r.Name())

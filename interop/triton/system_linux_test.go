@@ -299,6 +299,39 @@ func columnOf(t *testing.T, data arrow.ArrayData) *cdevice.RecordBatch {
 	return b
 }
 
+// A request has regions of both kinds, each of which is registered and unregistered by the methods of its kind.
+func TestRequestOfBothKinds(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	h := newHost(t)
+	cuda := regionOf(t, "cuda", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows))
+	system := systemRegionOf(t, "system", onHost(t, labelled, labels(1, 3)))
+	out := outputsOf(t, m, "out", schemaOf(field("y", integers)), 3)
+	regions := []*triton.Region{cuda, system, out.Region()}
+	for _, r := range regions {
+		require.NoError(t, h.client.Register(background, r))
+	}
+	var places []string
+	h.answer["ModelInfer"] = func(_ context.Context, message []byte) ([]byte, error) {
+		fields := fieldsOf(t, message)
+		for _, f := range append(fields[5], fields[6]...) {
+			tensor := fieldsOf(t, f.Bytes)
+			places = append(places, string(tensor[1][0].Bytes)+" in "+string(fieldsOf(t, fieldsOf(t, append(tensor[4], tensor[2]...)[0].Bytes)[2][0].Bytes)[3][0].Bytes))
+		}
+		return nil, nil
+	}
+	_, err := h.client.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{cuda, system}, Outputs: []*triton.Outputs{out}})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a in cuda", "b in cuda", "n in system", "s in system", "y in out"}, places)
+	for _, r := range regions {
+		require.NoError(t, h.client.Unregister(background, r))
+	}
+	assert.Equal(t, []string{
+		"CudaSharedMemoryRegister", "SystemSharedMemoryRegister", "CudaSharedMemoryRegister", "ModelInfer",
+		"CudaSharedMemoryUnregister", "CudaSharedMemoryStatus", "SystemSharedMemoryUnregister", "SystemSharedMemoryStatus", "CudaSharedMemoryUnregister", "CudaSharedMemoryStatus",
+	}, h.calls)
+}
+
 // Outputs that the memory does not have room for, or whose room is not known, are refused.
 func TestNewSystemOutputsRefuses(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
