@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,19 +101,21 @@ func TestOwner(t *testing.T) {
 func TestObjectsAreLocked(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	batch := onHost(t, numbers, numbersRows)
-	stop, stopped := make(chan bool), make(chan bool)
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				removeUnlocked()
+	stop := make(chan bool)
+	var removers sync.WaitGroup
+	for i := range 4 {
+		removers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					removeUnlocked(time.Duration(i%2) * 100 * time.Microsecond)
+				}
 			}
-		}
-	}()
-	for range 2000 {
+		})
+	}
+	for range 4000 {
 		r, err := triton.NewSystemRegion(background, "r", batch)
 		require.NoError(t, err)
 		_, err = os.Stat("/dev/shm" + r.Key())
@@ -119,11 +123,11 @@ func TestObjectsAreLocked(t *testing.T) {
 		r.Close()
 	}
 	close(stop)
-	<-stopped
+	removers.Wait()
 }
 
-// removeUnlocked removes the objects of this process that are not locked, as another process does.
-func removeUnlocked() {
+// removeUnlocked removes the objects of this process that are not locked, as another process does, which takes a time for it.
+func removeUnlocked(lasting time.Duration) {
 	paths, _ := filepath.Glob(fmt.Sprintf("/dev/shm/arrowdevice-triton-%d-*", os.Getpid()))
 	for _, path := range paths {
 		file, err := os.Open(path)
@@ -131,6 +135,7 @@ func removeUnlocked() {
 			continue
 		}
 		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			time.Sleep(lasting)
 			_ = os.Remove(path)
 		}
 		file.Close()

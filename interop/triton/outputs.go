@@ -165,19 +165,25 @@ func (o *Outputs) Batch(response *Response) (*cdevice.RecordBatch, error) {
 	if err := o.region.hold(); err != nil { // mutant: deleted
 		return nil, err
 	}
-	batch, err := o.batch(response)
+	rows, columns, kept, err := o.columns(response)
 	if err != nil {
-		o.region.drop()
+		o.region.drop() // mutant: deleted
 		return nil, err
 	}
-	return batch, nil
+	o.mu.Lock()
+	o.batches++
+	o.mu.Unlock()
+	return cdevice.NewRecordBatch(o.dev, o.schema, rows, columns, cdevice.Lifetime{Release: func() {
+		runtime.KeepAlive(kept)
+		o.unuse()
+		o.region.drop() // mutant: deleted
+	}})
 }
 
-// batch makes a batch that drops the region when it is released.
-func (o *Outputs) batch(response *Response) (*cdevice.RecordBatch, error) {
-	rows := int64(-1)
-	columns := make([]cdevice.ArrayData, len(o.types))
-	var kept []any
+// columns describes the outputs of a response, which need the memory of kept.
+func (o *Outputs) columns(response *Response) (rows int64, columns []cdevice.ArrayData, kept []any, err error) {
+	rows = -1
+	columns = make([]cdevice.ArrayData, len(o.types))
 	for i, t := range o.region.tensors {
 		n, room, err := o.rowsOf(i, response)
 		if err == nil && rows >= 0 && n != rows {
@@ -188,21 +194,10 @@ func (o *Outputs) batch(response *Response) (*cdevice.RecordBatch, error) {
 			columns[i], kept, err = o.column(i, rows, room, kept)
 		}
 		if err != nil {
-			return nil, fielderr.Within("Response.outputs["+quoted(t.Name)+"]", err)
+			return 0, nil, nil, fielderr.Within("Response.outputs["+quoted(t.Name)+"]", err)
 		}
 	}
-	o.mu.Lock()
-	o.batches++
-	o.mu.Unlock()
-	batch, err := cdevice.NewRecordBatch(o.dev, o.schema, rows, columns, cdevice.Lifetime{Release: func() {
-		runtime.KeepAlive(kept)
-		o.unuse()
-		o.region.drop() // mutant: deleted
-	}})
-	if err != nil {
-		o.unuse()
-	}
-	return batch, err
+	return rows, columns, kept, nil
 }
 
 // column describes the rows of a tensor, of whose memory the server has written at most room bytes: in that memory, or decoded to

@@ -84,11 +84,8 @@ func (t *transfer) add(ctx context.Context, i int) error {
 		}
 		tensor.ByteSize = from.encoded.size
 	}
-	if tensor.ByteSize > maxBytes-t.size {
-		return fielderr.Invalid(opRegion, "shape", tensor.Shape, "elements that fit into memory")
-	}
-	t.size += aligned(tensor.ByteSize)
 	t.tensors, t.from = append(t.tensors, tensor), append(t.from, from)
+	t.size += aligned(tensor.ByteSize)
 	return nil
 }
 
@@ -108,8 +105,9 @@ func (t *transfer) release() {
 
 // copyTo copies the columns to memory of at least room bytes, and sets the offsets of the tensors. It calls done, with whether the
 // memory has all of them, when nothing accesses the memory any more, which after an error may be later.
-func (t *transfer) copyTo(ctx context.Context, memory []byte, done func(whole bool)) (err error) {
-	w := newWindow(memory, func() { done(err == nil) })
+func (t *transfer) copyTo(ctx context.Context, memory []byte, done func(whole bool)) error {
+	whole := false
+	w := newWindow(memory, func() { done(whole) })
 	defer w.drop()
 	at, err := t.copyUnchanged(ctx, w)
 	if err != nil {
@@ -130,6 +128,7 @@ func (t *transfer) copyTo(ctx context.Context, memory []byte, done func(whole bo
 		}
 		at += aligned(tensor.ByteSize)
 	}
+	whole = true
 	return nil
 }
 
