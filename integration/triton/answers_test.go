@@ -142,7 +142,7 @@ func TestTwoServers(t *testing.T) {
 		s := p.connect(t)
 		in := s.input("in", p.upload(t, integer("a"), `[1,2,3]`))
 		out := s.results("out", integer("a"), 3)
-		second := p.connectTo(t, own(t, "next"))
+		second := p.connectTo(t, own(t, []string{"next"}))
 		for _, r := range []*triton.Region{in, out.Region()} {
 			require.NoError(t, second.Register(bounded(t), r))
 		}

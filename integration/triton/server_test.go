@@ -22,21 +22,21 @@ type tritonServer struct {
 // models are the models, and the files with their inputs and outputs.
 var models = map[string]string{"next": "columns", "fail": "columns", "hold": "columns", "slow": "columns", "types": "types", "vectors": "vectors", "texts": "texts"}
 
-// launchTriton starts a server with models, by name.
-func launchTriton(python string, models map[string]string) (*tritonServer, error) {
+// launchTriton starts a server with models, by name, and further flags.
+func launchTriton(python string, models map[string]string, flags ...string) (*tritonServer, error) {
 	folder, err := os.MkdirTemp("", "triton-")
 	if err != nil {
 		return nil, err
 	}
 	s := &tritonServer{folder: folder}
-	if err := s.launch(python, models); err != nil {
+	if err := s.launch(python, models, flags); err != nil {
 		s.stop()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *tritonServer) launch(python string, models map[string]string) error {
+func (s *tritonServer) launch(python string, models map[string]string, flags []string) error {
 	here, err := os.Getwd()
 	if err != nil {
 		return err
@@ -57,14 +57,17 @@ func (s *tritonServer) launch(python string, models map[string]string) error {
 	}
 	s.address = fmt.Sprint("127.0.0.1:", port)
 	root := filepath.Join(filepath.Dir(filepath.Dir(python)), "triton")
+	flags = append([]string{
+		"--model-repository", filepath.Join(s.folder, "models"), "--disable-auto-complete-config",
+		"--backend-directory", filepath.Join(root, "backends"), "--backend-config", "python,shm-region-prefix-name=" + s.prefix(),
+		"--allow-http", "false", "--allow-metrics", "false", "--grpc-address", "127.0.0.1", "--grpc-port", strconv.Itoa(port),
+	}, flags...)
 	s.process, err = launch(`Started GRPCInferenceService|entered `,
 		[]string{
 			"LD_LIBRARY_PATH=" + filepath.Join(root, "nvidia_pytriton.libs") + ":" + filepath.Join(root, "libpython"),
 			"PATH=" + filepath.Dir(python) + ":" + os.Getenv("PATH"), // where the backend looks for python3
 		},
-		filepath.Join(root, "tritonserver"), "--model-repository", filepath.Join(s.folder, "models"), "--disable-auto-complete-config",
-		"--backend-directory", filepath.Join(root, "backends"), "--backend-config", "python,shm-region-prefix-name="+s.prefix(),
-		"--allow-http", "false", "--allow-metrics", "false", "--grpc-address", "127.0.0.1", "--grpc-port", strconv.Itoa(port))
+		filepath.Join(root, "tritonserver"), flags...)
 	if err != nil {
 		return err
 	}
@@ -105,14 +108,14 @@ func stopShared() {
 	}
 }
 
-// own starts a server that the test kills.
-func own(t *testing.T, names ...string) *tritonServer {
+// own starts a server of a test, with some models and further flags.
+func own(t *testing.T, names []string, flags ...string) *tritonServer {
 	t.Helper()
 	some := map[string]string{}
 	for _, name := range names {
 		some[name] = models[name]
 	}
-	s, err := launchTriton(interpreter(t), some)
+	s, err := launchTriton(interpreter(t), some, flags...)
 	require.NoError(t, err)
 	t.Cleanup(s.stop)
 	return s

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
@@ -64,7 +65,7 @@ func TestContextEndsDuringInfer(t *testing.T) {
 // The server dies in the middle of a request: each call is an error, and the memory is freed.
 func TestServerIsKilled(t *testing.T) {
 	inEachMemory(t, func(t *testing.T, p place) {
-		s := p.connectTo(t, own(t, "next", "hold"))
+		s := p.connectTo(t, own(t, []string{"next", "hold"}))
 		request, failed := s.begin(bounded(t))
 		request.Inputs[0].Close() // the request holds it
 		s.kill()
@@ -78,4 +79,23 @@ func TestServerIsKilled(t *testing.T) {
 		_, err = s.Infer(bounded(t), &triton.Request{Model: "next", Inputs: request.Inputs})
 		assert.ErrorIs(t, err, cdevice.ErrReleased)
 	})
+}
+
+// The server's gRPC may end a call whose model is running, by a status that it sends.
+func TestConnectionIsTooOld(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	s := system.connectTo(t, own(t, []string{"next", "hold"}, "--grpc-max-connection-age", "300", "--grpc-max-connection-age-grace", "1500"))
+	request, failed := s.begin(bounded(t))
+	within.Seconds(t, "Infer", func() error {
+		assert.Equal(t, codes.Unavailable, status.Code(<-failed))
+		return nil
+	})
+	_, err := s.Infer(bounded(t), request)
+	assert.ErrorContains(t, err, `Request.Outputs("out") = perhaps still written to`)
+	s.server.resume(t)
+	require.NoError(t, s.Unregister(bounded(t), request.Outputs[0].Region()))
+	require.NoError(t, s.Register(bounded(t), request.Outputs[0].Region()))
+	request.Model = "next"
+	_, err = s.Infer(bounded(t), request)
+	require.NoError(t, err)
 }

@@ -194,21 +194,18 @@ func checkCall(call string, ctx context.Context, r *Region) error {
 	return nil
 }
 
-// requestEnded reports whether an error shows that the server has ended the request: whether the server sent it. The errors that
-// gRPC makes itself, as of a broken connection, have no trailer with gRPC's content type.
+// requestEnded reports whether an error shows that the server has ended the request: whether Triton made it. Of the codes that
+// gRPC also makes, an error of Triton came in a trailer with gRPC's content type; errors of a broken connection have none.
 func requestEnded(err error, trailer metadata.MD) bool {
-	sent := len(trailer.Get("content-type")) > 0
 	switch status.Code(err) {
 	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
-		return true // gRPC makes none of these itself
-	case codes.Canceled, codes.DeadlineExceeded:
-		return false // the model is not interrupted
-	case codes.Unavailable:
-		// From Triton, a model that takes no requests. From a proxy, which adds fields, perhaps a server that it has lost.
-		return sent && len(trailer) == 1
-	default:
-		return sent
+		return true
+	case codes.Unknown, codes.Internal, codes.Unimplemented:
+		return len(trailer.Get("content-type")) > 0
 	}
+	// The gRPC of the server sends the others of calls whose model is running: at a deadline, and at the age of a connection at
+	// which it closes that.
+	return false
 }
 
 // begin claims the outputs of a request, which may wait, and then acquires its regions, until end.
