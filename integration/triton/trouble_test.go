@@ -90,12 +90,12 @@ func TestConnectionIsTooOld(t *testing.T) {
 		assert.Equal(t, codes.Unavailable, status.Code(<-failed))
 		return nil
 	})
+	s.server.resume(t)
+	request.Model = "next"
 	_, err := s.Infer(bounded(t), request)
 	assert.ErrorContains(t, err, `Request.Outputs("out") = perhaps still written to`)
-	s.server.resume(t)
 	require.NoError(t, s.Unregister(bounded(t), request.Outputs[0].Region()))
 	require.NoError(t, s.Register(bounded(t), request.Outputs[0].Region()))
-	request.Model = "next"
 	_, err = s.Infer(bounded(t), request)
 	require.NoError(t, err)
 }
