@@ -60,8 +60,8 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 // Infer sends a request and waits for its response. It first waits for all batches obtained from r.Outputs to be released; use
 // a context with a deadline to bound the wait. It retains the regions until it returns, so closing one meanwhile frees it later.
 //
-// After an error that the server has sent, the request has ended, and r.Outputs may be used again. After an error of ctx or of
-// the connection, the model may still be running: Unregister waits for that.
+// After an error of Triton, as of a model that fails, the request has ended, and r.Outputs may be used again. After an error of
+// ctx or of the connection, and after codes.Unavailable, the model may still be running: Unregister waits for that.
 func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err := argument.Context("triton: Infer", ctx); err != nil {
 		return nil, err
