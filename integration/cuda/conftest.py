@@ -19,7 +19,7 @@ import simulator
 
 # In both environments, as Numba and numba-cuda are two packages; those of cuda-core, which only one of them has; and the others,
 # of nanoarrow and of processes, which are the same in both, once.
-_OF_BOTH = ["test_go_cudaarray.py", "test_go_events.py", "test_go_ipc.py"]
+_OF_BOTH = ["test_go_cudaarray.py", "test_go_events.py", "test_go_ipc.py", "test_go_share.py"]
 _OF_CUDA_13 = ["test_go_dlpack.py"]
 
 

@@ -37,10 +37,11 @@ python=$("$here/venv.sh" "${cuda[@]}" "$driver")
 
 # One path, and so one copy of the driver in the process.
 export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
-export IPCPEER=$root/build/ipcpeer
+export IPCPEER=$root/build/ipcpeer SHAREPEER=$root/build/sharepeer
 export GOLIB=$root/build/libgolib.so
 integration/build.sh
 "${GO:-go}" build -o "$IPCPEER" ./integration/ipcpeer
+"${GO:-go}" build -o "$SHAREPEER" ./integration/share/peer
 
 # pytest captures standard error, and golib writes the traceback of a crash here.
 exec {crash}>&2
