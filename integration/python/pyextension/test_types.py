@@ -14,7 +14,7 @@ from typing import Protocol
 import arrowdevice
 import numpy as np
 import polars as pl
-from arrowdevice import Array, Extension, RecordBatch, RecordReader, Schema, load
+from arrowdevice import Array, Extension, RecordBatch, RecordReader, Schema, load, share
 
 totals: Extension = load("libtotals.so")
 out: RecordReader = totals.add_running_total(pl.DataFrame({"a": [1]}), "km")
@@ -90,6 +90,24 @@ async def later() -> None:
     async for batch in out:
         kept: Array = batch["a"]
         bad: int = batch  # assignment
+
+def shared(ticket: bytes, table: Plain) -> None:
+    with share.open(ticket, timeout=1, owner_gone=lambda: print("gone")) as batch:
+        rows: int = len(batch) + batch.num_rows
+        arrays: list[Plain] = [batch]
+        pl.DataFrame(batch)
+        names: list[str] = batch.names
+        nothing: int = batch.metadata  # assignment
+    share.open("ticket")  # arg-type
+    with share.share(table, openers=2) as offer:
+        sent: bytes = offer.ticket
+        offer.wait(timeout=1)
+        offer.wait("1")  # arg-type
+    view: memoryview = share.allocate(100)
+    try:
+        share.open(sent)
+    except (share.OwnerGone, share.BadTicket) as e:
+        kind: share.ShareError = e
 
 try:
     asyncio.run(later())

@@ -192,7 +192,25 @@ class _Opened:
         self.connection.end(self.outcome)
 
 
-class RecordBatch:
+class _HostArrays:
+    """The protocol of memory that the CPU can access. Other batches do not have it: a consumer would read their memory."""
+
+    __slots__ = ()
+
+    def __arrow_c_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
+        """Capsules "arrow_schema" and "arrow_array"."""
+        self._check_requested(requested_schema, kwargs)
+        struct = cdata.ArrowArray()
+        return self._capsules(struct, struct, b"arrow_array")
+
+
+if TYPE_CHECKING:  # which cannot know where memory is, and so sees the protocol on all batches
+    _SeenArrays = _HostArrays
+else:
+    _SeenArrays = object
+
+
+class RecordBatch(_SeenArrays):
     """A batch that another process shares, in the same memory: open() makes it. Consumers take it by the Arrow PyCapsule interface.
     What they have taken stays valid after close(); the memory is closed, and the owner notified, with the last of it."""
 
@@ -300,20 +318,8 @@ class RecordBatch:
         return result
 
 
-class HostRecordBatch(RecordBatch):
-    """A batch in memory that the CPU can access."""
-
+class _HostRecordBatch(RecordBatch, _HostArrays):
     __slots__ = ()
-
-    def __arrow_c_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
-        """Capsules "arrow_schema" and "arrow_array"."""
-        self._check_requested(requested_schema, kwargs)
-        struct = cdata.ArrowArray()
-        return self._capsules(struct, struct, b"arrow_array")
-
-
-if TYPE_CHECKING:  # which cannot know where memory is
-    RecordBatch = HostRecordBatch
 
 
 def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], object] | None = None) -> RecordBatch:
@@ -350,4 +356,4 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
             raise TimeoutError("share: open: the owner does not answer") from None
         raise
     loop.call(connection.watch, owner_gone)
-    return (RecordBatch if device is not None else HostRecordBatch)(opened, t)
+    return (RecordBatch if device is not None else _HostRecordBatch)(opened, t)
