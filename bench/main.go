@@ -1,7 +1,7 @@
 // Command bench measures this library side by side with others in one process, turn by turn:
 // arrow-go's cdata, a C program that does the same work with one malloc, and those that
 // bench/peers/build.sh has built: Arrow C++, nanoarrow and arrow-rs. Calls from Python it measures beside C, PyO3,
-// nanobind and ctypes, which bench/python/build.sh has built. It prints a table of ratios and
+// nanobind and ctypes, which bench/python/build.sh has built, and Arrow Flight beside arrow-go's and PyArrow's. It prints a table of ratios and
 // writes them to a JSON file, from which docs/performance.md has its pictures. Quote the
 // ratios: single times depend on the machine and on the moment.
 //
@@ -71,6 +71,9 @@ func (r *report) more(m meter, f filter) {
 	if f.alone(endToEndName) {
 		r.Results = append(r.Results, measureEndToEnd(os.Stderr, m.rounds)...)
 	}
+	if f.alone(flightName) {
+		r.Results = append(r.Results, measureFlight(os.Stderr, m)...)
+	}
 	if f.alone(callsName) {
 		r.addCalls(measureCalls(os.Stderr, m))
 	}
@@ -84,6 +87,9 @@ func measuredAgain(m meter) func(promise) []Result {
 	return func(p promise) []Result {
 		if isCall(p.operation) {
 			return measureCalls(os.Stderr, m, p.operation).Rows
+		}
+		if isFlight(p.operation) {
+			return measureFlight(os.Stderr, m, p)
 		}
 		return run(m, p.filter())
 	}

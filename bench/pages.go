@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tables are those of the page, by the names in their markers.
+// tables are those of the pages, by the names in their markers.
 var tables = map[string]func(report) string{
 	"operations": operationsTable,
 	"cdata":      dropInTable,
@@ -18,11 +18,12 @@ var tables = map[string]func(report) string{
 	"live":       liveTable,
 	"calls":      callsTable,
 	"threads":    threadsTable,
+	"flight":     flightTable,
 	"machine":    machineText,
 }
 
-// pageWithTables is the file of docs that has tables.
-const pageWithTables = "performance.md"
+// pagesWithTables are the files of docs that have tables.
+var pagesWithTables = []string{"performance.md", "flight.md"}
 
 // pages returns the files below a folder, docs, that come from the results: what each must hold, by its path.
 func pages(dir string, r report) (map[string][]byte, error) {
@@ -30,11 +31,13 @@ func pages(dir string, r report) (map[string][]byte, error) {
 	for name, figure := range figures {
 		all[filepath.Join("performance", name+".svg")] = []byte(figure(r).SVG())
 	}
-	text, err := os.ReadFile(filepath.Join(dir, pageWithTables))
-	if err != nil {
-		return nil, err
+	for _, name := range pagesWithTables {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		all[name] = fillIn(text, r)
 	}
-	all[pageWithTables] = fillIn(text, r)
 	return all, nil
 }
 

@@ -15,7 +15,7 @@ type promise struct {
 	cores                  int     // the promise is for machines with as many
 }
 
-var promises = []promise{
+var promises = append(flightPromises(), []promise{
 	{"export+release", "int64", "cdata", 100, 30, 0, 1},
 	{"export+release", "int64", "C floor", 100, 1.0 / 6, 0, 1},
 	{"export+release", "int64", "cdata", 1000, 30, 0, 1},
@@ -69,7 +69,7 @@ var promises = []promise{
 	{callStream, "int64", ctypesCgo, 1, 0.6, 0, 1},
 	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 1, 2, 0, 4},
 	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 100, 2, 0, 4},
-}
+}...)
 
 // attempts is the number of measurements of a ratio, in rounds of their own, before its promise
 // counts as broken. The best one counts: other load of the machine makes some measurements worse,

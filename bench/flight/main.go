@@ -30,6 +30,7 @@ const (
 var (
 	rounds  = flag.Int("rounds", 9, "turns of each measurement")
 	only    = flag.String("only", "", "measure the rows whose name matches this `regular expression`")
+	list    = flag.Bool("list", false, "measure nothing, and print the names of the rows")
 	asJSON  = flag.Bool("json", false, "print the rows as JSON")
 	tickets = flag.Bool("tickets", false, "only tickets against bodies")
 	python  = flag.String("python", "", "the `interpreter` that has PyArrow; none: without PyArrow")
@@ -46,6 +47,10 @@ func main() {
 		serveTickets()
 	case *role != "":
 		beSide()
+	case *list:
+		for _, l := range loads() {
+			fmt.Printf("%s, %s\n", l.operation(), l.shape())
+		}
 	case *tickets:
 		compareTickets()
 	default:
