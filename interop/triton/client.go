@@ -142,10 +142,10 @@ const (
 	lastPause  = 50 * time.Millisecond
 )
 
-// poll calls a function until it returns true or an error, or until ctx has ended.
-func poll(ctx context.Context, r *Region, done func() (bool, error)) error {
+// poll calls query until it returns true or an error, or until ctx has ended.
+func poll(ctx context.Context, r *Region, query func() (bool, error)) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if is, err := done(); err != nil || is {
+		if done, err := query(); err != nil || done {
 			return err
 		}
 		timer := time.NewTimer(pause)
