@@ -28,6 +28,7 @@ type place struct {
 
 // cuda returns the memory of a GPU, or of the first of two simulated ones, which a server opens by a proxy.
 func cuda(t *testing.T) place {
+	interpreter(t)
 	m := cudatest.One(t, cudasim.Options{Devices: 2})
 	gpu := m.GPUs[0]
 	return place{
@@ -51,8 +52,9 @@ var system = place{
 	outputs: triton.NewSystemOutputs,
 }
 
-// inEachMemory runs a test for each kind of memory.
+// inEachMemory runs a test for each kind of memory, or skips it.
 func inEachMemory(t *testing.T, test func(t *testing.T, p place)) {
+	interpreter(t)
 	t.Run("system", func(t *testing.T) {
 		cdevicetest.CheckLeaks(t)
 		test(t, system)

@@ -121,6 +121,7 @@ func own(t *testing.T, names []string, flags ...string) *tritonServer {
 	return s
 }
 
+// interpreter is that of the environment, without which it skips the test.
 func interpreter(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("TRITON_PYTHON")
