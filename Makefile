@@ -8,7 +8,7 @@ TEST = $(GO) test -timeout 30m -vet=off -ldflags=-w -parallel 4
 # Those whose tests take longest are first, so that others run beside them.
 CHECKED = ./memory/... ./cdevice ./cdata ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
-SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-share test-sql test-programs test-distributed
+SUITES = test-go test-python test-cuda test-cuda-13 test-cdata test-archery test-triton test-share test-sql test-programs test-distributed test-training
 
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(MAKEFILE_LIST)) # all targets
 
@@ -43,6 +43,8 @@ test-share:
 	integration/share/run.sh
 test-distributed:
 	examples/distributed/run.sh --test
+test-training:
+	examples/training/run.sh --test
 test-sql:
 	examples/sql/run.sh --test
 test-programs:

@@ -169,3 +169,5 @@ def test_memory_that_the_driver_does_not_close(owner, driver, monkeypatch):
         gpu._call("cuDevicePrimaryCtxRelease_v2", ordinal)
         gpu._call("cuDevicePrimaryCtxRelease_v2", ordinal)
     owner.ask("close")
+    gpu._lost.pop()(b"r")
+    assert owner.ask("wait", 20) == "released"

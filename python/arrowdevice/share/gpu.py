@@ -74,6 +74,7 @@ def find(uuid):
 # Memory that is open, and how often: the driver opens an allocation once for a process.
 _lock = threading.Lock()
 _open: dict[tuple[int, bytes], list[int]] = {}
+_lost: list[object] = []  # connections of memory that the driver did not close
 
 
 class Opened:
@@ -140,6 +141,7 @@ class Opened:
                             del _open[self.ordinal, handle]
             _call("cuDevicePrimaryCtxRelease_v2", self._device)
         except DriverError as error:
+            _lost.append(done)
             warnings.warn(f"memory of the GPU stays open until this process exits: {error}", ResourceWarning, stacklevel=1)
             return
         done(outcome)
