@@ -1,7 +1,7 @@
 // Command loader makes batches in memory that other processes open, and prints a ticket for each, in hexadecimal. It fills the
 // memory of a batch again once the process that opened it has released it, and so needs no more than two batches of memory.
 //
-//	loader ROWS BATCHES
+//	go run ./examples/training/loader ROWS BATCHES
 package main
 
 import (

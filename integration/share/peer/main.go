@@ -1,6 +1,8 @@
 // Command peer shares and opens batches as it is told, for tests of other implementations of package share. It reads one
 // command in a line and prints one line for each:
 //
+//	go run ./integration/share/peer
+//
 //	share CASE VARIANT MEMORY OPENERS   the ticket, in hexadecimal; MEMORY is host, gpu, or busy, whose work is pending until finish
 //	finish                              completes the pending work: "finished"
 //	close | openers | wait SECONDS      of the batch that was shared last: closed, a number, "released" or an error
