@@ -382,3 +382,27 @@ heavy = {"pyarrow", "numpy", "numba", "google", "asyncio", "typing", "logging", 
 assert not heavy, heavy
 """
     run(program)
+
+
+def test_no_free_descriptors(other):
+    """The system drops the files that come; the owner is told."""
+    program = """
+import os, resource, sys
+from arrowdevice import share
+from arrowdevice.share.loop import loop
+from arrowdevice.share.peer import is_same_user
+loop.call(int)
+is_same_user(0)
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+with open("/proc/sys/kernel/random/boot_id") as file:
+    free = file.fileno()
+resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+try:
+    share.open(bytes.fromhex(sys.argv[1]))
+except OSError as error:
+    print(error.errno == 24 and "free descriptors for only 0 files" in str(error) or error)
+"""
+    assert run(program, other.share().hex()) == "True\n"
+    machines.eventually(lambda: other.ask("openers") == "0")
+    other.ask("close")
+    assert other.ask("wait", 20) == "released"

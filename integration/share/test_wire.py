@@ -430,3 +430,24 @@ def test_closed_tickets(owner, opener):
     assert opener.ask("compare", "int32", "nulls") == "equal", "it keeps what it has"
     opener.ask("release")
     assert owner.ask("wait", 60) == "released"
+
+
+OTHERS_SOCKET = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(b"\\0" + sys.argv[1].encode())
+s.listen()
+print("listens", flush=True)
+print(s.accept()[0].recv(100), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_owners_of_other_users(opener, real):
+    """An opener sends them nothing of the ticket."""
+    name = tickets.socket_name()
+    command = ["/usr/bin/env", "python3", "-c", OTHERS_SOCKET, name.decode()]
+    with subprocess.Popen(command, user=65533, group=65533, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "listens\n"
+        assert opener.refuses(fakes.forged(real, socket=name, process=bytes(16))).name == "OtherUser"
+        assert other.stdout.readline() == "b''\n"
