@@ -82,7 +82,14 @@ def class_of(error):
     return "Timeout" if isinstance(error, TimeoutError) else "Error"
 
 
+def ended(unraisable):
+    """What nobody can catch, such as a socket that the collector of garbage has closed, ends the process."""
+    sys.__unraisablehook__(unraisable)
+    os._exit(70)
+
+
 def main():
+    sys.unraisablehook = ended
     peer = Peer()
     for line in sys.stdin:
         command, *arguments = line.split()

@@ -220,6 +220,7 @@ def test_forked_children(other):
             try:
                 share.open(mine.ticket, timeout=10).close()  # its parent is another process
                 batch.close()
+                del table
                 with share.share(pa.table({"a": [1]})) as own:
                     ok = ok and own.openers == 0
             except BaseException:
@@ -401,6 +402,7 @@ try:
     share.open(bytes.fromhex(sys.argv[1]))
 except OSError as error:
     print(error.errno == 24 and "free descriptors for only 0 files" in str(error) or error)
+resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))  # the end of a thread needs some
 """
     assert run(program, other.share().hex()) == "True\n"
     machines.eventually(lambda: other.ask("openers") == "0")

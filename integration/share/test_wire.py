@@ -211,7 +211,8 @@ def test_replies(opener, real, name):
     before = opener.held()
     with fakes.owner(**options) as owner:
         ticket = owner.ticket(real)
-        assert opener.refuses(ticket).name == error
+        for _ in range(50 if owner.early else 1):  # the opener is sometimes the first, and sometimes the owner
+            assert opener.refuses(ticket).name == error
         if not owner.early:
             assert owner.requests == [fakes.TEXT + fakes.content(ticket).token + hashlib.sha256(ticket).digest()]
     opener.holds_at_most(before)
