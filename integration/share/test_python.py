@@ -408,3 +408,12 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))  # the end of a thread 
     machines.eventually(lambda: other.ask("openers") == "0")
     other.ask("close")
     assert other.ask("wait", 20) == "released"
+
+
+def test_wait_for_the_exit_of_an_opener_is_bounded(monkeypatch):
+    """One that closes the connection without a word may live on."""
+    monkeypatch.setattr(sys.modules["arrowdevice.share.owner"], "_EXIT", 0.1)
+    shared = share.share(pa.table({"a": [1]}))
+    with fakes.Opener(shared.ticket) as opener:
+        assert opener.request() == b"\1"
+    shared.wait(20)

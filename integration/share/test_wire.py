@@ -349,11 +349,29 @@ def test_openers_that_are_silent(owner):
 def test_more_openers_than_may_be_pending(owner):
     """The 257th connection waits in the backlog."""
     ticket = owner.share()
+    before = owner.held()[0]
     many = [fakes.Opener(ticket) for _ in range(300)]
+    assert owner.held()[0] <= before + 256 + 5, "the listener, and what earlier tests have not closed yet"
     assert many[-1].request() == b"\1"
     many[-1].send(b"r")
     for o in many:
         o.__exit__()
+    owner.ask("wait", 60)
+
+
+def test_connections_are_pending_once(owner):
+    """Those that were accepted or refused are not pending any more, however many there were."""
+    ticket = owner.share()
+    for _ in range(270):
+        with fakes.Opener(ticket) as opener, fakes.Opener(ticket) as other:
+            assert opener.request() == b"\1"
+            assert other.request(token=bytes(16)) == b"\2"
+            opener.send(b"f")
+            assert opener.socket.recv(1) == b""
+    with fakes.Opener(ticket) as opener:
+        time.sleep(0.3)  # more than the time that an owner has for openers while many are pending
+        assert opener.request() == b"\1"
+        opener.send(b"r")
     owner.ask("wait", 60)
 
 
@@ -452,3 +470,13 @@ def test_owners_of_other_users(opener, real):
         assert other.stdout.readline() == "listens\n"
         assert opener.refuses(fakes.forged(real, socket=name, process=bytes(16))).name == "OtherUser"
         assert other.stdout.readline() == "b''\n"
+
+
+def test_openings_that_fail_after_the_end(owner):
+    """A ticket that was closed cannot be opened again."""
+    ticket = owner.share(openers=2)
+    with fakes.Opener(ticket) as opener:
+        assert opener.request() == b"\1"
+        owner.ask("close")
+        opener.send(b"f")
+        assert owner.ask("wait", 20) == "released"
