@@ -31,9 +31,6 @@ func flatPlan(schema *arrow.Schema) *layout.Plan {
 	return plan
 }
 
-// maxFlatRows keeps products of numbers of rows within int64; see layout.Array.SecondFits.
-const maxFlatRows = 1 << 32
-
 // flatColumn has arrow-go's objects for a column, but for its array and buffers. Those of a batch are one allocation, and so
 // are its buffers: a column that a program keeps keeps those of the others.
 type flatColumn struct {
@@ -45,7 +42,7 @@ type flatColumn struct {
 // arrow-go's reader has to read the message, which has the error of a malformed one.
 func flatRecord(plan *layout.Plan, schema *arrow.Schema, b ipcmessage.Batch, body *memory.Buffer) arrow.RecordBatch {
 	n := len(plan.Arrays)
-	if !b.Plain || b.Rows == 0 || b.Rows >= maxFlatRows || len(b.Nodes) != 2*n || len(b.Buffers) != 2*plan.Buffers || !flatFits(plan, b, body.Bytes()) {
+	if !b.Plain || !flatFits(plan, b, body.Bytes()) {
 		return nil
 	}
 	columns, arrays, buffers := make([]flatColumn, n), make([]arrow.Array, n), make([]memory.Buffer, present(b.Buffers))
@@ -93,26 +90,25 @@ func slice(b, body *memory.Buffer, from, size int) *memory.Buffer {
 	return b
 }
 
-// flatFits reports whether each buffer is large enough for its column: arrow-go panics otherwise, or reads elsewhere.
+// flatFits reports whether the buffers of values and offsets are large enough for arrow-go's constructors, which panic otherwise.
+// cdevice checks the bitmaps, when it wraps the batch.
 func flatFits(plan *layout.Plan, b ipcmessage.Batch, body []byte) bool {
 	at := 0
 	for i := range plan.Arrays {
 		a := &plan.Arrays[i]
 		buffers := b.Buffers[at:][:2*a.Layout.Buffers]
 		at += len(buffers)
-		if b.Nodes[2*i] != b.Rows || b.Nodes[2*i+1] > 0 && buffers[1] < layout.BitBytes(b.Rows) || !a.SecondFits(buffers[3], b.Rows) {
+		if !a.SecondFits(buffers[3], b.Rows) {
 			return false
 		}
 		second := body[buffers[2]:][:buffers[3]]
-		switch end := int64(0); a.Layout.Kind {
+		switch a.Layout.Kind {
 		case layout.Binary32:
-			end = int64(int32(binary.NativeEndian.Uint32(second[4*b.Rows:])))
-			if end < 0 || end > buffers[5] {
+			if int64(int32(binary.NativeEndian.Uint32(second[4*b.Rows:]))) > buffers[5] {
 				return false
 			}
 		case layout.Binary64:
-			end = int64(binary.NativeEndian.Uint64(second[8*b.Rows:]))
-			if end < 0 || end > buffers[5] {
+			if int64(binary.NativeEndian.Uint64(second[8*b.Rows:])) > buffers[5] {
 				return false
 			}
 		}

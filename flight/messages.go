@@ -62,9 +62,7 @@ func newMessages(ctx context.Context, stream Stream, tickets bool, o *options) *
 // peek receives the next message, unless that was done.
 func (m *messages) peek() (*flightdata.Incoming, error) {
 	if m.pending == nil && m.err == nil {
-		if m.pending, m.err = m.receive(); m.err != nil {
-			m.in.Drop()
-		}
+		m.pending, m.err = m.receive()
 	}
 	return m.pending, m.err
 }
@@ -147,7 +145,6 @@ func (m *messages) ticket() (share.Ticket, error) {
 // a message has no body.
 func (m *messages) withoutHeader(in *flightdata.Incoming) (share.Ticket, error) {
 	if n := in.BodySize(); n > 0 {
-		in.Drop() // mutant: deleted
 		return nil, invalid("FlightData.data_header", "absent, beside a body of %d bytes", n)
 	}
 	if t := m.tickets.Find(in); t != nil || m.metadata == nil || len(in.AppMetadata) == 0 {

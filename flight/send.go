@@ -105,7 +105,7 @@ func (s *sender) all(ctx context.Context, w *ipc.Writer, r *cdevice.RecordReader
 				return true
 			case <-ctx.Done():
 				sending.Unlock()
-				next.release() // mutant: deleted
+				next.release()
 				return false
 			}
 		}
