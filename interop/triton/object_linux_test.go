@@ -115,7 +115,7 @@ func TestObjectsAreLocked(t *testing.T) {
 			}
 		})
 	}
-	for range 4000 {
+	for range 2000 {
 		r, err := triton.NewSystemRegion(background, "r", batch)
 		require.NoError(t, err)
 		_, err = os.Stat("/dev/shm" + r.Key())

@@ -222,6 +222,22 @@ func TestCloseDuringAWrite(t *testing.T) {
 	within.Eventually(t, "the object is removed", func() bool { return len(objects(t)) == 0 })
 }
 
+// A region whose first copy does not end in time leaves nothing behind, once the GPU no longer writes to it.
+func TestNewSystemRegionEnds(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{PageableAsync: true})
+	batch, opens := slowBatch(t, m)
+	ctx, cancel := context.WithCancel(background)
+	made := make(chan error, 1)
+	go func() { _, err := triton.NewSystemRegion(ctx, "r", batch); made <- err }()
+	open := <-opens
+	cancel()
+	assert.ErrorIs(t, <-made, context.Canceled)
+	assert.Len(t, objects(t), 1, "the GPU writes to it")
+	open()
+	within.Eventually(t, "the object is removed", func() bool { return len(objects(t)) == 0 })
+}
+
 // After a request whose end is not known, the server may still read the region.
 func TestWriteAfterAnUnknownEnd(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
