@@ -17,6 +17,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -471,6 +473,26 @@ func TestSystemOutputsHoldTheirMemory(t *testing.T) {
 	assert.Empty(t, objects(t))
 	_, err = o.Batch(&triton.Response{Outputs: []triton.OutputTensor{{Name: "x", Datatype: "BYTES", Shape: []int64{1}}}})
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
+}
+
+// Outputs that a server may still write to are refused until it has closed them.
+func TestSystemOutputsAfterADeadline(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	h := newHost(t)
+	in := h.registered(t, systemRegionOf(t, "in", onHost(t, numbers, numbersRows)))
+	out := systemOutputsOf(t, "out", numbers, 3)
+	h.registered(t, out.Region())
+	infer := func() error {
+		_, err := h.client.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
+		return err
+	}
+	h.infer = func(_, _ map[string]placed) error { return status.Error(codes.DeadlineExceeded, "late") }
+	assert.ErrorIs(t, infer(), context.DeadlineExceeded)
+	h.infer = nil
+	assert.ErrorContains(t, infer(), `Request.Outputs("out") = perhaps still written to`)
+	require.NoError(t, h.client.Unregister(background, out.Region()))
+	require.NoError(t, h.client.Register(background, out.Region()))
+	assert.NoError(t, infer())
 }
 
 // Page-locked memory is unlocked before it is unmapped. GPUs copy right to it, and its batches are the GPU's.
