@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -251,6 +252,12 @@ func TestNewSystemRegionRefuses(t *testing.T) {
 		defer data.Release()
 		return columnOf(t, data)
 	}
+	views := func(length, index, offset int32) *cdevice.RecordBatch {
+		view := memory.NewBufferBytes(encoded(length, int32(0), index, offset))
+		data := array.NewData(arrow.BinaryTypes.StringView, 1, []*memory.Buffer{nil, view, memory.NewBufferBytes(make([]byte, 20))}, nil, 0, 0)
+		defer data.Release()
+		return columnOf(t, data)
+	}
 	invalid, not := arrow.ErrInvalid, arrow.ErrNotImplemented
 	for name, c := range map[string]struct {
 		region string
@@ -259,6 +266,12 @@ func TestNewSystemRegionRefuses(t *testing.T) {
 		want   string
 		is     error
 	}{
+		"large offsets":    {"r", text([]int32{0, 4, 3}, "abc"), nil, `columns["x"].rows[0] = outside of the data`, invalid},
+		"negative view":    {"r", views(-1, 0, 0), nil, `columns["x"].rows[0] = outside of the data`, invalid},
+		"view of none":     {"r", views(20, 1, 0), nil, `columns["x"].rows[0] = outside of the data`, invalid},
+		"view of -1":       {"r", views(20, -1, 0), nil, `columns["x"].rows[0] = outside of the data`, invalid},
+		"view at the end":  {"r", views(20, 0, 1), nil, `columns["x"].rows[0] = outside of the data`, invalid},
+		"view before":      {"r", views(20, 0, -1), nil, `columns["x"].rows[0] = outside of the data`, invalid},
 		"no name":          {"", good, nil, `name = "", want letters of ASCII, digits`, invalid},
 		"released":         {"r", gone, nil, "released", cdevice.ErrReleased},
 		"no columns":       {"r", onHost(t, schemaOf(), `[{},{}]`), nil, "RecordBatch.NumCols = 0", invalid},
@@ -286,6 +299,20 @@ func TestNewSystemRegionRefuses(t *testing.T) {
 		})
 	}
 	assert.Empty(t, objects(t))
+}
+
+// A value has a length that is a uint32.
+func TestValueOfTooManyBytes(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const size = 1 << 32
+	unused, err := unix.Mmap(-1, 0, size, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, unix.Munmap(unused)) })
+	offsets := memory.NewBufferBytes(arrow.Int64Traits.CastToBytes([]int64{0, size}))
+	data := array.NewData(arrow.BinaryTypes.LargeBinary, 1, []*memory.Buffer{nil, offsets, memory.NewBufferBytes(unused)}, nil, 0, 0)
+	defer data.Release()
+	_, err = triton.NewSystemRegion(background, "r", columnOf(t, data))
+	assert.ErrorContains(t, err, `columns["x"].rows[0] = 4294967296 bytes, want a length that is a uint32`)
 }
 
 // columnOf returns a batch of a column x that the test owns.
