@@ -612,3 +612,42 @@ func TestEncodingChecksTheContext(t *testing.T) {
 		})
 	}
 }
+
+// acting is a context that does something when it is asked.
+type acting struct {
+	context.Context
+	do func()
+}
+
+func (a acting) Err() error { a.do(); return a.Context.Err() }
+
+// A program that changes an array while it is copied gets an error, or other values, and nothing is written beyond the tensor.
+func TestArrayThatChanges(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for name, later := range map[string][]int32{"longer": {0, 0, 20}, "outside": {0, 30, 20}} {
+		t.Run(name, func(t *testing.T) {
+			failed := 0
+			for after := range 10 {
+				offsets := []int32{10, 11, 20}
+				data := array.NewData(arrow.BinaryTypes.String, 2, []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)), memory.NewBufferBytes(make([]byte, 20))}, nil, 0, 0)
+				batch := columnOf(t, data)
+				data.Release()
+				asked := 0
+				ctx := acting{background, func() {
+					if asked++; asked > after {
+						copy(offsets, later)
+					}
+				}}
+				r, err := triton.NewSystemRegion(ctx, "r", batch)
+				if err == nil {
+					r.Close()
+					assert.False(t, name == "outside" && asked > after, "changed at call %d", after)
+					continue
+				}
+				failed++
+				assert.ErrorContains(t, err, "outside of the data")
+			}
+			assert.NotZero(t, failed)
+		})
+	}
+}
