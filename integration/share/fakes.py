@@ -111,8 +111,12 @@ class Opener:
         self.content = tickets.Ticket.decode(ticket)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(machines.LIMIT)
-        self.socket.connect(b"\0" + self.content.socket)
         self.files = []
+        try:
+            self.socket.connect(b"\0" + self.content.socket)
+        except OSError:
+            self.socket.close()
+            raise
 
     def __enter__(self):
         return self

@@ -9,7 +9,7 @@ ROUNDS = 100
 
 def test_killed_opener(owner):
     """It retains nothing."""
-    ticket = owner.share()
+    ticket, before = owner.share(), None
     for language in machines.LANGUAGES:
         with machines.process(language) as survivor:
             other = machines.Process(language)
@@ -23,6 +23,8 @@ def test_killed_opener(owner):
             survivor.ask("release")
             assert owner.ask("wait", 20) == "released"
             ticket = owner.share()
+        before = before or owner.held()
+    owner.holds_at_most(before)
     owner.ask("close")
 
 

@@ -417,3 +417,66 @@ def test_wait_for_the_exit_of_an_opener_is_bounded(monkeypatch):
     with fakes.Opener(shared.ticket) as opener:
         assert opener.request() == b"\1"
     shared.wait(20)
+
+
+def test_wait_means_that_the_data_are_freed():
+    """Also those that were not copied, while the Shared is alive."""
+    gc.collect()
+    before = blocks()
+    for in_place in (False, True):
+        numbers = np.frombuffer(share.allocate(80) if in_place else bytearray(80), np.int64)
+        shared = share.share(pa.table({"n": pa.array(numbers), **({"s": ["a"] * 10} if in_place else {})}))
+        del numbers
+        assert blocks()[0] == before[0] + (2 if in_place else 1)
+        shared.close()
+        shared.wait(20)
+        machines.eventually(lambda: blocks() == before)
+
+
+OWNER_WITH_CHILD = """
+import os, sys
+import pyarrow as pa
+from arrowdevice import share
+shared = share.share(pa.table({"a": [1]}))
+print(shared.ticket.hex(), flush=True)
+sys.stdin.readline()
+if os.fork() == 0:
+    sys.stdin.read()
+os._exit(0)
+"""
+
+
+def test_owner_that_exits_before_its_child():
+    """The child keeps no connection."""
+    gone = threading.Semaphore(0)
+    command = [sys.executable, "-c", OWNER_WITH_CHILD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as owner:
+        batch = share.open(bytes.fromhex(owner.stdout.readline()), owner_gone=gone.release)
+        owner.stdin.write("\n")
+        owner.stdin.flush()
+        assert gone.acquire(timeout=20)
+        batch.close()
+
+
+def sockets():
+    return sum(os.readlink(entry.path).startswith("socket:") for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path))
+
+
+def test_what_cannot_be_shared_is_freed():
+    """Neither the data nor a socket is kept."""
+    gc.collect()
+    before = blocks(), sockets()
+    numbers = np.frombuffer(share.allocate(8), np.int64)
+    with pytest.raises(share.NotShareable, match="at most 4194304"):
+        share.share(pa.table({f"{i} {'x' * 3000}": pa.array(numbers) for i in range(1500)}))
+    del numbers
+    machines.eventually(lambda: blocks() == before[0] and sockets() <= before[1])
+
+
+def test_closed_owners_refuse_at_once():
+    """Not only when their thread comes to it."""
+    for _ in range(50):
+        shared = share.share(pa.table({"a": [1]}))
+        shared.close()
+        with pytest.raises(ConnectionRefusedError):
+            fakes.Opener(shared.ticket)

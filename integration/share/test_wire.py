@@ -480,3 +480,19 @@ def test_openings_that_fail_after_the_end(owner):
         owner.ask("close")
         opener.send(b"f")
         assert owner.ask("wait", 20) == "released"
+
+
+def test_openers_that_do_not_read_the_reply(owner):
+    """Their last byte follows the error of the connection."""
+    ticket = owner.share()
+    for _ in range(30):
+        machines.eventually(lambda: owner.ask("openers") == "0")
+        with fakes.Opener(ticket) as opener:
+            opener.socket.send(fakes.TEXT + opener.content.token + hashlib.sha256(ticket).digest())
+            machines.eventually(lambda: owner.ask("openers") == "1")
+            opener.send(b"f")
+    machines.eventually(lambda: owner.ask("openers") == "0")
+    with fakes.Opener(ticket) as opener:
+        assert opener.request() == b"\1", "no one has had it"
+        opener.send(b"r")
+    owner.ask("wait", 60)
