@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 import os
 import threading
 
@@ -34,12 +35,23 @@ def owner(driver):
         yield p
 
 
+def live():
+    """What the simulated driver has for this process; nothing of another driver, which does not say."""
+    library = gpu._driver()
+    if not hasattr(library, "cudasim_report"):
+        return None
+    text = ctypes.create_string_buffer(1 << 20)
+    library.cudasim_report(text, ctypes.c_size_t(len(text)))
+    return json.loads(text.value)["live"]
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_left():
+def nothing_is_left(driver):
+    before = live()
     yield
     gc.collect()
     cdata.sweep()
-    machines.eventually(lambda: not gpu._open and cdata.exported() == 0)
+    machines.eventually(lambda: not gpu._open and cdata.exported() == 0 and live() == before)
 
 
 class Taken:

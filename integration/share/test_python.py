@@ -169,7 +169,7 @@ def test_threads(other):
     assert other.ask("wait", 20) == "released"
 
 
-@pytest.mark.parametrize("end", ["", "os._exit(0)", "del batch", "batch.close()", "keep.append(keep)", "sys.exit(0)"])
+@pytest.mark.parametrize("end", ["", "os._exit(0)", "del batch", "batch.close()", "keep.append(keep)", "sys.exit(0)", "__import__('builtins').kept = keep"])
 def test_exits(other, end):
     """A process may end with anything open. What is alive then is left to the end of the process."""
     program = f"""
@@ -222,7 +222,10 @@ def test_forked_children(other):
                 batch.close()
                 del table
                 with share.share(pa.table({"a": [1]})) as own:
-                    ok = ok and own.openers == 0
+                    with fakes.Opener(own.ticket) as opener:
+                        ok = ok and own.openers == 0 and opener.request() == b"\1"
+                        opener.send(b"r")
+                        own.wait(10)
             except BaseException:
                 ok = False
             os._exit(0 if ok else 1)
@@ -303,7 +306,7 @@ def test_allocated_memory_is_freed():
     assert blocks() == (files + 1, mappings + 1)
     del kept
     assert blocks() == (files, mappings)
-    assert memory.find(address) is None
+    assert memory.find(address) is None and address not in memory._blocks
 
 
 def test_copies_are_aligned_and_made_once():
@@ -326,17 +329,32 @@ class _Stream:
 
 
 def test_sources(reader):
+    gc.collect()
+    before = pa.total_allocated_bytes()
     batches = pa.table({"a": [1, 2]}).to_batches()
     for data in (batches[0], pa.table({"a": [1, 2]}), _Stream(pa.table({"a": [1, 2]})), pa.Table.from_batches(batches * 3)):
         with share.share(data) as shared:
             assert reader.open(shared.ticket) == f"opened {len(getattr(data, 'source', data))}"
             reader.ask("release")
             shared.wait(20)
+    del batches, data, shared
+    gc.collect()
+    assert pa.total_allocated_bytes() == before, "streams and their batches are released"
     # Rows of a struct with an offset, as other libraries export a slice.
     structs = pa.StructArray.from_arrays([pa.array([1, None, 3, 4])], ["a"]).slice(1, 2)
     with share.share(structs) as shared:
         assert contents(shared.ticket).columns[0].offset == 1
         assert contents(shared.ticket).rows == 2
+
+
+def test_sharing_what_was_opened(batch, reader):
+    """Its schema and array are released, and its memory is that of another process, and so copied."""
+    with share.share(batch) as shared:
+        assert reader.open(shared.ticket) == "opened 5"
+        reader.ask("release")
+        shared.wait(20)
+    batch.close()
+    machines.eventually(lambda: cdata.exported() == 0)
 
 
 def test_what_cannot_be_shared():
