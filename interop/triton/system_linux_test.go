@@ -287,6 +287,7 @@ func TestNewSystemRegionRefuses(t *testing.T) {
 		"no capacity":      {"r", good, []triton.RegionOption{triton.WithCapacity(0)}, "WithCapacity = 0, want 1 or more", invalid},
 		"too much":         {"r", good, []triton.RegionOption{triton.WithCapacity(1 << 62)}, `region "r" = 4611686018427387904 bytes`, nil},
 		"shape":            {"r", good, []triton.RegionOption{triton.WithShape("a", -1, 2)}, `columns["a"].WithShape = [-1 2], want dimensions of 3 elements`, invalid},
+		"rest of none":     {"r", good, []triton.RegionOption{triton.WithShape("a", -1, 0)}, `columns["a"].WithShape = [-1 0], want dimensions of 3 elements`, invalid},
 		"two rests":        {"r", good, []triton.RegionOption{triton.WithShape("a", -1, -1)}, `columns["a"].WithShape = [-1 -1]`, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -61,7 +63,8 @@ func TestWriteReplacesTheContents(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m, _, _, cuda := setUp(t)
-	r := systemRegionOf(t, "r", onHost(t, labelled, labels(1, 2)))
+	h := newHost(t)
+	r := h.registered(t, systemRegionOf(t, "r", onHost(t, labelled, labels(1, 2))))
 	before := r.Tensors()
 	outputs := systemOutputsOf(t, "o", schemaOf(field("n", integers)), 3)
 	closed := systemRegionOf(t, "c", onHost(t, labelled, labels(1, 2)))
@@ -75,6 +78,7 @@ func TestWriteRefuses(t *testing.T) {
 		`triton: write: RecordBatch.Schema = `:                                                            {r, onHost(t, numbers, numbersRows), arrow.ErrInvalid},
 		`triton: write: Region("r").ByteSize = 4096, want the 13056 bytes of the batch: WithCapacity`:     {r, onHost(t, labelled, labels(4, 800)), arrow.ErrInvalid},
 		`triton: write: columns["s"].NullCount = 1, want 0`:                                               {r, onHost(t, labelled, `[{"n":1,"s":null}]`), arrow.ErrInvalid},
+		`triton: write: columns["s"].rows[1] = outside of the data`:                                       {r, malformed(t), arrow.ErrInvalid},
 		`triton: write: Region("c"): `:                                                                    {closed, good, cdevice.ErrReleased},
 		`triton: write: Region("o") = a region that is not written, want one of NewSystemRegion`:          {outputs.Region(), good, arrow.ErrInvalid},
 		`triton: write: Region("r") = a region that is not written, want one of NewSystemRegion: invalid`: {cuda, upload(t, m.GPUs[0], numbers, numbersRows), arrow.ErrInvalid},
@@ -84,6 +88,29 @@ func TestWriteRefuses(t *testing.T) {
 		assert.ErrorIs(t, err, c.is)
 	}
 	assert.Equal(t, before, r.Tensors())
+	_, err := h.client.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
+	assert.NoError(t, err)
+}
+
+// malformed returns a batch of labelled whose text has offsets that are not in order.
+func malformed(t *testing.T) *cdevice.RecordBatch {
+	t.Helper()
+	offsets := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes([]int32{0, 2, 1, 3}))
+	data := array.NewData(arrow.BinaryTypes.String, 3, []*memory.Buffer{nil, offsets, memory.NewBufferBytes([]byte("abc"))}, nil, 0, 0)
+	defer data.Release()
+	texts := array.MakeFromData(data)
+	defer texts.Release()
+	b := array.NewInt64Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	numbers := b.NewArray()
+	defer numbers.Release()
+	rec := array.NewRecordBatch(labelled, []arrow.Array{numbers, texts}, 3)
+	defer rec.Release()
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	require.NoError(t, err)
+	t.Cleanup(batch.Release)
+	return batch
 }
 
 // A Write waits for the requests in flight, or the end of its context. It keeps no request out while it waits.
