@@ -12,7 +12,7 @@ import (
 )
 
 // Check returns an error if a request does not fit the model, which it then names, without a call to the server. Each input must
-// be there: the metadata does not say which ones are optional. Inputs have the model's datatypes and shapes; [WithShape] changes
+// be there: the metadata does not say which ones are optional, so delete those that a request leaves out from m.Inputs. Inputs have the model's datatypes and shapes; [WithShape] changes
 // the shape of a column. Outputs have the model's datatypes, and the lengths of their fixed-size lists are its last dimensions,
 // as [Outputs.Batch] wants it: there, and here, dimensions of 1 do not count.
 func (m *Model) Check(r *Request) error {
@@ -101,7 +101,7 @@ func fitsOutput(shape, want []int64) bool {
 // then chooses the type of the column itself.
 func (m *Model) InputSchema() (*arrow.Schema, error) { return schemaOf("Model.Inputs", m.Inputs) }
 
-// OutputSchema returns the schema for [NewOutputs], as InputSchema does for inputs.
+// OutputSchema returns the schema for [NewSystemOutputs], or [NewOutputs] if its columns are numbers, as InputSchema does for inputs.
 func (m *Model) OutputSchema() (*arrow.Schema, error) { return schemaOf("Model.Outputs", m.Outputs) }
 
 func schemaOf(path string, tensors []ModelTensor) (*arrow.Schema, error) {
