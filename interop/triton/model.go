@@ -12,9 +12,9 @@ import (
 )
 
 // Check returns an error if a request does not fit the model, which it then names, without a call to the server. Each input must
-// be there: the metadata does not say which ones are optional, so delete those that a request leaves out from m.Inputs. Inputs have the model's datatypes and shapes; [WithShape] changes
-// the shape of a column. Outputs have the model's datatypes, and the lengths of their fixed-size lists are its last dimensions,
-// as [Outputs.Batch] wants it: there, and here, dimensions of 1 do not count.
+// be there: the metadata does not say which ones are optional, so delete those that a request leaves out from m.Inputs. Inputs have
+// the model's datatypes and shapes; [WithShape] changes the shape of a column. Outputs have the model's datatypes, and the lengths of
+// their fixed-size lists are its last dimensions, as [Outputs.Batch] wants it: there, and here, dimensions of 1 do not count.
 func (m *Model) Check(r *Request) error {
 	if r == nil {
 		return argument.Nil("triton: Model.Check", "r", "a request")
