@@ -85,7 +85,7 @@ var allowed = map[string][]string{
 	"internal/protofield":   {},
 	"internal/flightdata":   {"internal/ipcmessage", "internal/protofield"},
 	"internal/flightticket": {"cdevice", "device", "internal/flightdata", "share"},
-	"flight":                {"cdevice", "device", "internal/argument", "internal/flightdata", "internal/flightticket", "internal/ipcmessage", "internal/sizeclass", "share"},
+	"flight":                {"cdevice", "device", "internal/argument", "internal/flightdata", "internal/flightticket", "internal/ipcmessage", "internal/layout", "internal/sizeclass", "share"},
 	"internal/hostfile":     {"device", "internal/argument"},
 	"share":                 {"cdevice", "device", "internal/abi", "internal/argument", "internal/hostfile", "internal/ipcmessage", "internal/layout", "internal/protofield", "internal/sizeclass"},
 	"device/devicetest":     {"device"},

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,7 +136,7 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	s := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	batches := 0
 	r, err := cdevice.NewRecordReaderFunc(background, s, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
-		if batches++; batches > 1 {
+		if batches++; batches == 2 {
 			close(waits)
 			<-let
 		}
@@ -156,12 +157,11 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 		assert.ErrorIs(t, flight.Send(stream, r), context.Canceled)
 		return nil
 	})
-	sent := stream.sent
-	r.Release()
+	assert.Equal(t, 2, stream.sent, "the schema and a batch")
 	close(let)
 	within.Eventually(t, "the release of the batch", func() bool { return mem.CurrentAlloc() == 0 })
-	assert.Equal(t, 2, sent, "the schema and a batch")
-	assert.Equal(t, sent, stream.sent)
+	assert.Equal(t, 2, stream.sent)
+	r.Release()
 }
 
 // A flat batch whose buffers are too small for its columns is an error of arrow-go's reader, or of the batch, and no memory is lost.
@@ -201,4 +201,48 @@ func TestFlatBatchesThatDoNotFit(t *testing.T) {
 			assert.Zero(t, n)
 		})
 	}
+}
+
+// A batch that was prepared while sending the one before it failed is released, and not sent.
+func TestGPUNothingIsSentAfterAFailure(t *testing.T) {
+	gpu := machine(t)
+	var made atomic.Int64
+	large, small := numbers(t, 0, 100_000), numbers(t, 0, 4) // which is sent by the goroutine that has prepared it
+	here := source(t, func(_ context.Context, i int) (arrow.RecordBatch, error) {
+		made.Add(1)
+		rec := large
+		if i >= 2 {
+			rec = small
+		}
+		rec.Retain()
+		return rec, nil
+	}, nil)
+	defer here.Release()
+	there, err := here.CopyTo(t.Context(), gpu)
+	require.NoError(t, err)
+	defer there.Release()
+	stream := &failed{made: &made}
+	err = flight.Send(stream, there, as[flight.SendOption](append(onGPU(t, gpu).opts[1:], flight.WithMaxMessageSize(64<<20)))...)
+	assert.ErrorIs(t, err, io.ErrClosedPipe)
+	t.Cleanup(func() {
+		assert.EqualValues(t, 1, stream.after.Load(), "messages that were passed to the stream after the first batch")
+	})
+	checkGoroutines(t) // before that
+}
+
+// failed is a stream that fails at its second batch, once others have been prepared.
+type failed struct {
+	tape
+	made        *atomic.Int64
+	sent, after atomic.Int64
+}
+
+func (f *failed) SendMsg(any) error {
+	if f.sent.Add(1) < 3 { // the schema, and a batch
+		return nil
+	}
+	f.after.Add(1)
+	within.Becomes(time.Second, func() bool { return f.made.Load() >= 4 })
+	time.Sleep(50 * time.Millisecond) // the next one is copied meanwhile
+	return io.ErrClosedPipe
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // flatPlan returns the plan of a schema all of whose columns are flat: without children, dictionaries, views and extension
@@ -59,7 +58,8 @@ func flatRecord(plan *layout.Plan, schema *arrow.Schema, b ipcmessage.Batch, bod
 			case size == 0:
 				c.pointers[k] = noBytes
 			default: // data's, without another reference
-				c.pointers[k] = slice(&tree.Take(&buffers, 1)[0], body, int(from), int(size))
+				c.pointers[k] = slice(&buffers[0], body, int(from), int(size))
+				buffers = buffers[1:]
 			}
 		}
 		at += 2 * count
