@@ -49,8 +49,9 @@
 // # Memory
 //
 // A received body is copied once, from gRPC's buffers into memory of [WithAllocator]. If that is pinned (package
-// hostpinned, one allocator for the process), a GPU copies from it directly while the next message arrives. The streams of a
-// server without [ServerOptions] work too, with two more copies of each body, on the Go heap.
+// hostpinned, one allocator for the process), a GPU copies from it directly while the next message arrives; bodies below
+// 64 KiB, which are gathered for that, are memory of the Go heap. The streams of a server without [ServerOptions] work too,
+// with two more copies of each body, on the Go heap.
 //
 // A stream holds a bounded number of batches ([WithPrefetch]). A slow consumer stops reading from the network, and the flow
 // control of HTTP/2 then stops the sender.

@@ -123,8 +123,8 @@ func TestFlatBatchesAllocateLittle(t *testing.T) {
 		}
 		require.Equal(t, n, got)
 	}) / n
-	assert.Less(t, sent, 8.0, "allocations for each batch that is sent")
-	assert.Less(t, received, 24.0, "allocations for each batch that is received")
+	assert.Less(t, sent, 12.0, "allocations for each batch that is sent")
+	assert.Less(t, received, 32.0, "allocations for each batch that is received")
 }
 
 // Nothing is sent after the end of the stream's context, even if the source then returns the batch that it was waiting for.

@@ -24,8 +24,9 @@ import (
 // get the code for their cause, such as InvalidArgument for arrow.ErrInvalid. On a client's stream, Send returns io.EOF if
 // the server has ended the stream: RecvMsg then returns the cause.
 //
-// Batches in memory of a device are copied to memory of [WithAllocator], one while another is sent. Batches in memory of the
-// CPU, pinned or not, are not copied, and held until they are sent.
+// Batches in memory of a device are copied to memory of [WithAllocator], large ones while another is sent. Batches in memory
+// of the CPU, pinned or not, are not copied, and held until they are sent. SendMsg of the stream may be called on a goroutine
+// that Send starts, one call at a time, and not after Send has returned.
 //
 // r stays the caller's. The end of the stream's context ends Send, and one more batch of r may be lost. If r's source is
 // waiting then, a goroutine waits with it until the last Release of r, if the source can be interrupted.
