@@ -15,7 +15,7 @@
 //	scores, err := out.Batch(response)                                // the memory that the server wrote
 //	scores.Release()
 //
-//	err = in.Write(ctx, next)                                         // and Infer again: the regions stay registered
+//	err = in.Write(ctx, batch)                                        // and Infer again: the regions stay registered
 //
 //	err = client.Unregister(ctx, in)                                  // returns when the server has closed it
 //	in.Close()
