@@ -108,7 +108,7 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 		return err
 	}
 	if r.unregistered != nil {
-		r.unregistered()
+		r.unregistered(c)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (c *Client) begin(ctx context.Context, regions []*Region, outputs []*Output
 
 func (c *Client) end(regions []*Region, outputs []*Outputs, known bool) {
 	for _, o := range outputs {
-		o.unclaim(known)
+		o.unclaim(c, known)
 	}
 	for _, r := range regions {
 		c.exit(r, known)

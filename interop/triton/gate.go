@@ -13,9 +13,9 @@ import (
 // each other's regions.
 type gate struct {
 	mu       sync.Mutex
-	requests int           // in flight
-	writing  bool          // a Write is replacing the contents
-	unknown  bool          // the end of a request is not known
+	requests int  // in flight
+	writing  bool // a Write is replacing the contents
+	unknown  unknownEnds
 	torn     bool          // the last Write has failed
 	changed  chan struct{} // closed when the requests or the Write have ended; nil if no call waits
 }
@@ -34,12 +34,14 @@ func (g *gate) beginRequest(ctx context.Context, r *Region) error {
 	})
 }
 
-// endRequest ends beginRequest. known reports whether the server has ended the request.
-func (g *gate) endRequest(known bool) {
+// endRequest ends beginRequest. known reports whether the server of the client has ended the request.
+func (g *gate) endRequest(c *Client, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.requests--
-	g.unknown = g.unknown || !known // mutant: deleted
+	if !known { // mutant: never
+		g.unknown.add(c)
+	}
 	if g.requests == 0 {
 		g.wake()
 	}
@@ -48,8 +50,8 @@ func (g *gate) endRequest(known bool) {
 // beginWrite waits for the requests in flight, and keeps new ones out until endWrite.
 func (g *gate) beginWrite(ctx context.Context, r *Region) error {
 	return g.wait(ctx, opWrite, r, func() (bool, error) {
-		if g.unknown { // mutant: never
-			return false, fielderr.Invalid(opWrite, r.field(), fielderr.Text("perhaps still read: the end of a request is not known"), "Client.Unregister first")
+		if len(g.unknown) > 0 { // mutant: never
+			return false, fielderr.Invalid(opWrite, r.field(), fielderr.Text("perhaps still read: the end of a request is not known"), "Unregister of the client that sent it")
 		}
 		if g.writing || g.requests > 0 { // mutant: never
 			return false, nil
@@ -67,11 +69,11 @@ func (g *gate) endWrite(whole bool) {
 	g.wake()
 }
 
-// markIdle records that the server no longer accesses the region.
-func (g *gate) markIdle() {
+// markIdle records that the server of a client no longer accesses the region.
+func (g *gate) markIdle(c *Client) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unknown = false
+	delete(g.unknown, c)
 }
 
 // wait calls try, with the gate locked, until it succeeds or fails.
@@ -114,7 +116,7 @@ func (c *Client) enter(ctx context.Context, r *Region) error {
 	}
 	err := c.acquire(r)
 	if err != nil {
-		r.gate.endRequest(true) // mutant: deleted
+		r.gate.endRequest(c, true) // mutant: deleted
 	}
 	return err
 }
@@ -122,7 +124,7 @@ func (c *Client) enter(ctx context.Context, r *Region) error {
 // exit ends enter. known reports whether the server has ended the request.
 func (c *Client) exit(r *Region, known bool) {
 	if r.gate != nil {
-		r.gate.endRequest(known)
+		r.gate.endRequest(c, known)
 	}
 	c.release(r)
 }

@@ -20,7 +20,7 @@ import (
 //
 // Outputs may be used by one request at a time, and by none while a batch of them is in use, because a batch is immutable.
 // [Client.Infer] waits until the batches are released and the work that uses them has completed. It refuses Outputs after a
-// request whose end is not known, since the server may still write to them, until [Client.Unregister] returns.
+// request whose end is not known, since the server may still write to them, until [Client.Unregister] of the same client returns.
 type Outputs struct {
 	region *Region
 	dev    device.Device // of the batches
@@ -30,8 +30,8 @@ type Outputs struct {
 	start  device.Ptr
 
 	mu      sync.Mutex
-	busy    bool          // a request uses them
-	unknown bool          // the end of the last request is not known
+	busy    bool // a request uses them
+	unknown unknownEnds
 	batches int           // that are not released
 	freed   chan struct{} // closed when the last batch is released; nil if no call waits
 }
@@ -304,8 +304,8 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	switch {
 	case o.busy: // mutant: never
 		return nil, bad("in use by another request", "outputs for each request in flight")
-	case o.unknown: // mutant: never
-		return nil, bad("perhaps still written to: the end of a request is not known", "Client.Unregister first")
+	case len(o.unknown) > 0: // mutant: never
+		return nil, bad("perhaps still written to: the end of a request is not known", "Unregister of the client that sent it")
 	case o.batches > 0: // mutant: never
 		if o.freed == nil {
 			o.freed = make(chan struct{})
@@ -316,17 +316,19 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	return nil, nil
 }
 
-// unclaim ends claim. known reports whether the server has ended the request.
-func (o *Outputs) unclaim(known bool) {
+// unclaim ends claim. known reports whether the server of the client has ended the request.
+func (o *Outputs) unclaim(c *Client, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// mutant: o.busy, o.unknown = false, false
-	o.busy, o.unknown = false, !known
+	o.busy = false
+	if !known { // mutant: never
+		o.unknown.add(c)
+	}
 }
 
-// markIdle records that the server no longer accesses the outputs.
-func (o *Outputs) markIdle() {
+// markIdle records that the server of a client no longer accesses the outputs.
+func (o *Outputs) markIdle(c *Client) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.unknown = false
+	delete(o.unknown, c)
 }

@@ -35,7 +35,7 @@ type Region struct {
 	closed  bool     // Close was called
 	free    func()   // frees the memory, after the last user
 
-	unregistered func() // called when a server has closed the region; may be nil
+	unregistered func(*Client) // called when the server of a client has closed the region; may be nil
 }
 
 // NewRegion returns the region of a batch in device memory, with its columns as tensors. Nothing is

@@ -82,7 +82,8 @@ func (r *Region) allocateSystem(bytes int64) (err error) {
 // Write waits for requests in flight that use the region, and for another Write; ctx ends the wait. Requests that come meanwhile are
 // not kept out, so that a region which they always use is never written: use several regions. Once it copies, requests wait for it.
 //
-// After a request whose end is not known, the server may still read the region: Write is an error until [Client.Unregister] returns.
+// After a request whose end is not known, the server may still read the region: Write is an error until [Client.Unregister] of the same
+// client returns.
 // If the copy fails, or ctx ends it, the region has no batch, and requests are errors until a Write succeeds.
 func (r *Region) Write(ctx context.Context, batch *cdevice.RecordBatch) error {
 	if err := checkBatch("triton: Region.Write", ctx, batch); err != nil {

@@ -280,7 +280,7 @@ func TestWriteAfterAnUnknownEnd(t *testing.T) {
 			assert.NoError(t, err)
 			continue
 		}
-		assert.ErrorContains(t, err, `triton: write: Region("r") = perhaps still read: the end of a request is not known, want Client.Unregister first`)
+		assert.ErrorContains(t, err, `triton: write: Region("r") = perhaps still read: the end of a request is not known, want Unregister of the client that sent it`)
 		require.NoError(t, h.client.Unregister(background, r))
 		assert.NoError(t, r.Write(background, next))
 		require.NoError(t, h.client.Register(background, r))
