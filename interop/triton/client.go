@@ -85,7 +85,12 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseResponse(reply)
+	response, err := parseResponse(reply)
+	if err != nil {
+		return nil, err
+	}
+	response.requests = lastRequests(outputs)
+	return response, nil
 }
 
 // Unregister makes the server close a region. When it returns nil, the server has closed it, and the region may be closed. It

@@ -51,7 +51,7 @@ func (g *gate) endRequest(c *Client, known bool) {
 func (g *gate) beginWrite(ctx context.Context, r *Region) error {
 	return g.wait(ctx, opWrite, r, func() (bool, error) {
 		if len(g.unknown) > 0 { // mutant: never
-			return false, fielderr.Invalid(opWrite, r.field(), fielderr.Text("perhaps still read: the end of a request is not known"), "Unregister of the client that sent it")
+			return false, fielderr.Invalid(opWrite, r.field(), fielderr.Text("perhaps still read: the end of a request is not known"), wantUnregister)
 		}
 		if g.writing || g.requests > 0 { // mutant: never
 			return false, nil

@@ -30,7 +30,8 @@ type Outputs struct {
 	start  device.Ptr
 
 	mu      sync.Mutex
-	busy    bool // a request uses them
+	request uint64 // the number of the last request
+	busy    bool   // a request uses them
 	unknown unknownEnds
 	batches int           // that are not released
 	freed   chan struct{} // closed when the last batch is released; nil if no call waits
@@ -155,6 +156,10 @@ func (o *Outputs) Region() *Region { return o.region }
 // written. It is in their memory, but for columns of [NewSystemOutputs] that are copied. The caller owns the batch, which retains the
 // memory even if the Region is closed.
 //
+// The response must be that of the last request with the Outputs, which must have ended: another goroutine that begins one between
+// Infer and Batch makes it an error, so goroutines have Outputs of their own or a lock around both. A Response that the program has made
+// is not compared with requests.
+//
 // An output that is absent, is not in the region, or has another type, more rows than the region has room for, or not as
 // many rows as the others, is an error that names it and wraps arrow.ErrInvalid. So are lengths of BYTES that are not within the output,
 // and values of a column of text that are not UTF-8, of which the error names the row.
@@ -165,14 +170,16 @@ func (o *Outputs) Batch(response *Response) (*cdevice.RecordBatch, error) {
 	if err := o.region.hold(); err != nil { // mutant: deleted
 		return nil, err
 	}
-	rows, columns, kept, err := o.columns(response)
-	if err != nil {
+	if err := o.use(response); err != nil {
 		o.region.drop() // mutant: deleted
 		return nil, err
 	}
-	o.mu.Lock()
-	o.batches++
-	o.mu.Unlock()
+	rows, columns, kept, err := o.columns(response)
+	if err != nil {
+		o.unuse()       // mutant: deleted
+		o.region.drop() // mutant: deleted
+		return nil, err
+	}
 	return cdevice.NewRecordBatch(o.dev, o.schema, rows, columns, cdevice.Lifetime{Release: func() {
 		runtime.KeepAlive(kept)
 		o.unuse()
@@ -294,6 +301,12 @@ func (o *Outputs) claim(ctx context.Context) error {
 	}
 }
 
+// What errors say of outputs after a request whose end is not known.
+const (
+	stillWritten   = "perhaps still written to: the end of a request is not known"
+	wantUnregister = "Unregister of the client that sent it"
+)
+
 // tryClaim is claim without the wait: if batches are left, it returns a channel that is closed when the last one is released.
 func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	o.mu.Lock()
@@ -305,7 +318,7 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	case o.busy: // mutant: never
 		return nil, bad("in use by another request", "outputs for each request in flight")
 	case len(o.unknown) > 0: // mutant: never
-		return nil, bad("perhaps still written to: the end of a request is not known", "Unregister of the client that sent it")
+		return nil, bad(stillWritten, wantUnregister)
 	case o.batches > 0: // mutant: never
 		if o.freed == nil {
 			o.freed = make(chan struct{})
@@ -313,7 +326,35 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 		return o.freed, nil
 	}
 	o.busy = true
+	o.request++ // mutant: deleted
 	return nil, nil
+}
+
+// use counts a batch of a response, until unuse. The response must be that of the last request.
+func (o *Outputs) use(response *Response) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.busy: // mutant: never
+		return fielderr.Invalid(opBatch, "Outputs("+quoted(o.region.name)+")", fielderr.Text("in use by a request"), "outputs of a request that has ended")
+	case len(o.unknown) > 0: // mutant: never
+		return fielderr.Invalid(opBatch, "Outputs("+quoted(o.region.name)+")", fielderr.Text(stillWritten), wantUnregister)
+	case response.requests != nil && response.requests[o] != o.request: // mutant: never
+		return fielderr.Invalid(opBatch, "Response", fielderr.Text("of another request"), "that of the last request with outputs "+quoted(o.region.name))
+	}
+	o.batches++
+	return nil
+}
+
+// lastRequests returns the numbers of the last requests of outputs that the caller has claimed.
+func lastRequests(outputs []*Outputs) map[*Outputs]uint64 {
+	requests := make(map[*Outputs]uint64, len(outputs))
+	for _, o := range outputs {
+		o.mu.Lock()
+		requests[o] = o.request
+		o.mu.Unlock()
+	}
+	return requests
 }
 
 // unclaim ends claim. known reports whether the server of the client has ended the request.

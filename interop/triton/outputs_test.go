@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -16,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/protofield"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
 
@@ -163,4 +166,71 @@ func TestCloseTwice(t *testing.T) {
 	batch.Release()
 	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, gpu.ReadStats().Device.Live)
+}
+
+// A batch is only made of the response to the last request, when that has ended.
+func TestBatchOfAnotherRequest(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m, f, c, r := setUp(t)
+	o, other := outputsOf(t, m, "o", schemaOf(field("x", integers)), 3), outputsOf(t, m, "other", schemaOf(field("y", integers)), 3)
+	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
+	message := protofield.AppendBytes(protofield.AppendBytes(nil, 1, "x"), 2, "INT64")
+	message = protofield.AppendMessage(nil, 5, protofield.AppendInts(message, 3, []int64{2}))
+	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { return message, nil }
+	infer := func(outputs ...*triton.Outputs) *triton.Response {
+		response, err := c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: outputs})
+		require.NoError(t, err)
+		return response
+	}
+	refused := func(response *triton.Response, want string) {
+		t.Helper()
+		_, err := o.Batch(response)
+		assert.ErrorContains(t, err, want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+	}
+	const ofAnother = `triton: batch: Response = of another request, want that of the last request with outputs "o"`
+	first := infer(o)
+	batch, err := o.Batch(first)
+	require.NoError(t, err)
+	batch.Release()
+	last := infer(o)
+	refused(first, ofAnother)
+	refused(infer(other), ofAnother)
+	refused(infer(), ofAnother)
+	batch, err = o.Batch(last)
+	require.NoError(t, err)
+	batch.Release()
+
+	entered, open, ended := make(chan bool), make(chan bool), make(chan error, 1)
+	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) {
+		entered <- true
+		<-open
+		return nil, status.Error(codes.DeadlineExceeded, "no")
+	}
+	go func() { _, err := c.Infer(background, request); ended <- err }()
+	<-entered
+	made := &triton.Response{Outputs: last.Outputs}
+	refused(last, `triton: batch: Outputs("o") = in use by a request`)
+	refused(made, `triton: batch: Outputs("o") = in use by a request`)
+	close(open)
+	assert.Error(t, <-ended)
+	refused(made, `triton: batch: Outputs("o") = perhaps still written to`)
+	require.NoError(t, c.Unregister(background, o.Region()))
+	refused(last, ofAnother)
+	batch, err = o.Batch(made)
+	require.NoError(t, err)
+	batch.Release()
+}
+
+// A response that describes no batch does not keep outputs from the next request.
+func TestRefusedBatchesDoNotCount(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m, _, c, r := setUp(t)
+	o := outputsOf(t, m, "o", numbers, 3)
+	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
+	response, err := c.Infer(background, request)
+	require.NoError(t, err)
+	_, err = o.Batch(response)
+	assert.ErrorContains(t, err, "want an output for each field")
+	within.Seconds(t, "Infer", func() error { _, err := c.Infer(background, request); return err })
 }

@@ -4,6 +4,8 @@ package triton
 type Response struct {
 	Model, Version, ID string
 	Outputs            []OutputTensor
+
+	requests map[*Outputs]uint64 // of each Outputs of the request, its number there; nil if Infer has not made the response
 }
 
 // An OutputTensor describes an output of the model.
