@@ -94,6 +94,20 @@ def process(language, **options):
         p.process.stdout.close()
 
 
+@contextlib.contextmanager
+def program(text):
+    """A process of Python with a text, which reads lines and must end well at the last one."""
+    paths = os.pathsep.join(p for p in sys.path if p)
+    command = [sys.executable, "-W", "error", "-c", text]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}) as p:
+        try:
+            yield p
+            p.stdin.close()
+            assert p.wait(LIMIT) == 0
+        finally:
+            p.kill()
+
+
 def eventually(holds, what="it"):
     """Waits until a function returns what is true, and returns that."""
     end = time.monotonic() + LIMIT

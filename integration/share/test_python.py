@@ -370,8 +370,6 @@ def test_what_cannot_be_shared():
         share.share(nulls)
     with pytest.raises(ValueError, match="openers = 0"):
         share.share(pa.table({"a": [1]}), openers=0)
-    with pytest.raises(ValueError, match="no batch"):
-        share.share(_Stream(pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int8())]), [])))
     wide = pa.table({f"{i} {'x' * 3000}": [1] for i in range(1500)})
     with pytest.raises(share.NotShareable, match="at most 4194304"):
         share.share(wide)

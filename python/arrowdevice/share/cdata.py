@@ -193,50 +193,69 @@ def _move(capsule, name, kind):
     return struct
 
 
-class SeveralBatches(Exception):
-    """A stream has more than one batch."""
+class Invalid(ValueError):
+    """What an object exports is not as the interface demands, or is more than can be used. The text names the field."""
 
 
 def import_array(data):
-    """The schema and the ArrowArray of an object with __arrow_c_array__, or with __arrow_c_stream__ of one batch. The caller
-    releases the array."""
+    """The schema and the ArrowArray of an object with __arrow_c_array__, or with __arrow_c_stream__, which is taken once: PyArrow
+    combines several batches. The caller releases the array, which is None for a stream without batches."""
     if hasattr(data, "__arrow_c_array__"):
         schema, array = data.__arrow_c_array__()
-        return _take_schema(_move(schema, b"arrow_schema", ArrowSchema)), _move(array, b"arrow_array", ArrowArray)
-    stream = _move(data.__arrow_c_stream__(), b"arrow_array_stream", ArrowArrayStream)
+        return _schema_of_batch(_move(schema, b"arrow_schema", ArrowSchema)), _move(array, b"arrow_array", ArrowArray)
+    stream, arrays = _move(data.__arrow_c_stream__(), b"arrow_array_stream", ArrowArrayStream), []
     try:
         struct = ArrowSchema()
         _next(stream, "get_schema", struct)
-        field, arrays = _take_schema(struct), []
-        try:
-            while len(arrays) < 2:
-                arrays.append(ArrowArray())
-                _next(stream, "get_next", arrays[-1])
-                if not arrays[-1].release:
-                    break
-            if len(arrays) != 2 or arrays[1].release:
-                raise ValueError("the stream has no batch") if len(arrays) < 2 else SeveralBatches()
-            return field, arrays[0]
-        except BaseException:
-            for array in arrays:
-                release(array)
-            raise
+        field = _schema_of_batch(struct)
+        while len(arrays) < 2:
+            array = ArrowArray()
+            _next(stream, "get_next", array)
+            if not array.release:
+                return field, arrays.pop() if arrays else None
+            arrays.append(array)
+        return import_array(_combined(stream, arrays))
     finally:
-        RELEASE(stream.release)(ctypes.addressof(stream))
+        for each in (*arrays, stream):
+            release(each)
+
+
+def _combined(stream, arrays):
+    """A batch of PyArrow with the rows of the first arrays of a stream and of those that follow, which it takes."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise Invalid("a stream of several batches needs PyArrow, which combines them") from error
+    reader = pyarrow.RecordBatchReader._import_from_c(ctypes.addressof(stream))
+    batches = [pyarrow.RecordBatch._import_from_c(ctypes.addressof(array), reader.schema) for array in arrays]
+    batches += reader
+    try:
+        whole = pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
+    except (pyarrow.ArrowException, NotImplementedError) as error:
+        raise Invalid(f"a stream of {len(batches)} batches, which PyArrow cannot combine: {error}") from error
+    if len(whole) > 1:
+        raise Invalid(f"a stream of {len(batches)} batches, of which PyArrow makes no fewer than {len(whole)}")
+    return whole[0] if whole else batches[0]
 
 
 def _next(stream, function, struct):
     at = ctypes.addressof(stream)
+    if not getattr(stream, function) or not stream.get_last_error:
+        raise Invalid(f"ArrowArrayStream.{function} = NULL, want a function")
     if number := _GET(getattr(stream, function))(at, ctypes.addressof(struct)):
         text = _GET_LAST_ERROR(stream.get_last_error)(at)
         raise OSError(number, (text or b"").decode("utf-8", "replace") or f"{function} failed")
 
 
-def _take_schema(struct):
+def _schema_of_batch(struct):
+    """The fields of a schema, which is released."""
     try:
-        return _field(struct, 0)
+        field = _field(struct, 0)
     finally:
         release(struct)
+    if field.format != "+s" or field.dictionary:
+        raise Invalid(f"the type {field.format!r}, want a record batch: a struct")
+    return field
 
 
 def count_fields(capsule):

@@ -277,14 +277,19 @@ class _Source:
         self._places, self._copied = {}, 0  # of buffers, by their addresses and sizes; bytes to copy
 
     def release(self):
-        cdata.release(self.struct)
+        if self.struct:
+            cdata.release(self.struct)
         self.blocks = []
 
     def describe(self, field):
         """The ticket of the batch, without its owner's socket and token."""
         t, root = Ticket(), self.struct
-        t.schema, t.rows, t.process, t.boot = field, root.length, here.process, boot_id()
+        t.schema, t.process, t.boot = field, here.process, boot_id()
         t.network, t.pids = namespace("net"), namespace("pid")
+        if root is None:
+            t.columns = [_empty(f) for f in field.children]
+            return t
+        t.rows = root.length
         for at, f in zip(cdata.pointers(root.children, root.n_children), field.children):
             column = cdata.ArrowArray.from_buffer_copy(cdata.ArrowArray.from_address(at))
             if root.offset or column.length != root.length:
@@ -364,6 +369,15 @@ class _Source:
         _renumber(nodes, len(self.blocks))
 
 
+def _empty(field):
+    """An array of a field without elements."""
+    node = Node()
+    node.buffers = [(0, 0)] * layout_of(field).buffers
+    node.children = [_empty(child) for child in field.children]
+    node.dictionary = _empty(field.dictionary) if field.dictionary else None
+    return node
+
+
 def _renumber(nodes, number):
     for node in nodes:
         node.buffers = [(number if region == _COPY else region, at) for region, at in node.buffers]
@@ -371,9 +385,9 @@ def _renumber(nodes, number):
 
 
 def share(data: Any, *, openers: int = 1) -> Shared:
-    """Issues a ticket for a record batch of any library: an object with __arrow_c_array__, or with __arrow_c_stream__. A stream of
-    several batches needs PyArrow, which combines them. The ticket can be opened openers times; an opener that fails to open the
-    memory does not count.
+    """Issues a ticket for a record batch of any library: an object with __arrow_c_array__, or with __arrow_c_stream__, which is read
+    to its end. A stream of several batches needs PyArrow, which combines them. The ticket can be opened openers times; an opener
+    that fails to open the memory does not count.
 
     Buffers in memory of allocate() are not copied; all others are, once, to a file without a name. Of a slice, the rows before the
     first are copied as well."""
@@ -408,12 +422,20 @@ def _taken(data):
         raise TypeError(f"share: share: data = {type(data).__name__}, want an object with __arrow_c_array__ or __arrow_c_stream__")
     try:
         field, struct = cdata.import_array(data)
-    except cdata.SeveralBatches:
-        import pyarrow
-
-        (batch,) = pyarrow.table(data).combine_chunks().to_batches()
-        field, struct = cdata.import_array(batch)
-    if field.format != "+s" or struct.null_count > 0:
+    except cdata.Invalid as error:
+        raise NotShareable(f"share: share: data: {error}") from error
+    if struct and _has_nulls(struct):
         cdata.release(struct)
-        raise NotShareable(f"share: share: data are of the type {field.format!r}, want a record batch: a struct without nulls")
+        raise NotShareable("share: share: data: a struct with nulls, want a record batch: a struct without nulls")
     return field, struct
+
+
+def _has_nulls(struct):
+    """Reports whether a struct array has nulls. Its producer may not have counted them."""
+    bitmap = cdata.pointers(struct.buffers, struct.n_buffers)[:1]
+    if struct.null_count >= 0 or not bitmap or not bitmap[0]:
+        return struct.null_count > 0
+    start, end = struct.offset // 8, (struct.offset + struct.length + 7) // 8
+    valid = int.from_bytes(ctypes.string_at(bitmap[0] + start, end - start), "little") >> struct.offset % 8
+    every = (1 << struct.length) - 1
+    return valid & every != every
