@@ -1,6 +1,7 @@
 """What share() makes of the objects that it is given: the same rows at the other end, or an error and no ticket."""
 
 import ast
+import ctypes
 import gc
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 import abi
 import machines
 from arrowdevice import share
-from arrowdevice.share import cdata
+from arrowdevice.share import cdata, owner
 
 READER = """
 import sys
@@ -137,3 +138,174 @@ def test_structs_whose_nulls_are_not_counted(rows):
                 share.share(data)
         else:
             assert rows(data) == [{"a": i} for i in range(start, start + length)]
+
+
+_NO_RELEASE = cdata.RELEASE(lambda address: None)
+_INT64 = ctypes.sizeof(ctypes.c_int64)
+
+
+@pytest.fixture
+def lie():
+    """A batch whose structs can be changed: set(struct, field, value), and put(address, index, value) in an array of pointers or
+    integers. Its producer releases them as they were."""
+    columns = {
+        "s": pa.array(["a", "bb", None]), "i": pa.array([1, None, 3]), "v": pa.array(["a" * 20, "b" * 30, None], pa.string_view()),
+        "l": pa.array([[1], None, [2, 3]]), "d": pa.array(["x", "y", "x"]).dictionary_encode(), "o": pa.array([b"1", b"2", b""], pa.large_binary()),
+        "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["x", None])),
+        "u": pa.UnionArray.from_dense(pa.array([0, 0, 0], pa.int8()), pa.array([0, 1, 2], pa.int32()), [pa.array([1, 2, 3])]),
+    }  # fmt: skip
+    liar = Liar(pa.record_batch(columns))
+    yield liar
+    liar.undo()
+
+
+class Liar(Exporter):
+    def __init__(self, source):
+        super().__init__(source)
+        self.undone, self.releases = [], [(struct, struct.release) for struct in (self.schema, self.array)]
+        self.schema.release = self.array.release = ctypes.cast(_NO_RELEASE, ctypes.c_void_p).value
+
+    def set(self, struct, name, value):
+        self.undone.append((setattr, struct, name, getattr(struct, name)))
+        setattr(struct, name, value)
+
+    def put(self, address, index, value):
+        place = ctypes.c_int64.from_address(address + _INT64 * index)
+        self.set(place, "value", value)
+
+    def column(self, name, *path):
+        """The array of a column, or one below it."""
+        array = self.array
+        for i in ("sivldoru".index(name), *path):
+            at = array.dictionary if i == "dictionary" else ctypes.c_void_p.from_address(array.children + 8 * i).value
+            array = cdata.ArrowArray.from_address(at)
+        return array
+
+    def field(self, name):
+        return cdata.ArrowSchema.from_address(ctypes.c_void_p.from_address(self.schema.children + 8 * "sivldoru".index(name)).value)
+
+    def undo(self):
+        for function, *arguments in reversed(self.undone):
+            function(*arguments)
+        for struct, release in self.releases:
+            struct.release = release
+
+
+LIES = {
+    "array.length = -1": lambda d: d.set(d.array, "length", -1),
+    "array.offset = -1": lambda d: d.set(d.array, "offset", -1),
+    "array.n_buffers = 3, want 1": lambda d: d.set(d.array, "n_buffers", 3),
+    "array.buffers = 0x0": lambda d: d.set(d.array, "buffers", None),
+    "array.n_children = 7, want 8": lambda d: d.set(d.array, "n_children", 7),
+    "array.n_children = 9, want 8": lambda d: d.set(d.array, "n_children", 9),
+    "array.n_children = -1": lambda d: d.set(d.array, "n_children", -1),
+    "array.children = 0x0": lambda d: d.set(d.array, "children", None),
+    "array.children[1] = NULL": lambda d: d.put(d.array.children, 1, 0),
+    "array.children[1].release = NULL": lambda d: d.set(d.column("i"), "release", None),
+    "array.null_count = 3, want 0": lambda d: d.set(d.array, "null_count", 3),
+    "array.null_count = 4, want -1 to 3": lambda d: d.set(d.array, "null_count", 4),
+    "columns[0].length = 3, want at least 2000, the rows": lambda d: d.set(d.array, "length", 2000),
+    "columns[0].length = 3, want at least 503, the rows": lambda d: d.set(d.array, "offset", 500),
+    "columns[1].length = 1, want at least 3, the rows": lambda d: d.set(d.column("i"), "length", 1),
+    "columns[1].offset = -1": lambda d: d.set(d.column("i"), "offset", -1),
+    f"columns[1].offset = {(1 << 63) - 1}": lambda d: d.set(d.column("i"), "offset", (1 << 63) - 1),
+    f"columns[1].buffers[1] = {(1 << 48) + 24} bytes": lambda d: d.set(d.column("i"), "offset", 1 << 45),
+    "columns[1].null_count = 99": lambda d: d.set(d.column("i"), "null_count", 99),
+    "columns[1].null_count = -5": lambda d: d.set(d.column("i"), "null_count", -5),
+    "columns[1].n_buffers = 1, want 2": lambda d: d.set(d.column("i"), "n_buffers", 1),
+    "columns[1].n_buffers = 3, want 2": lambda d: d.set(d.column("i"), "n_buffers", 3),
+    "columns[1].n_buffers = -1": lambda d: d.set(d.column("i"), "n_buffers", -1),
+    "columns[2].n_buffers = 2, want at least 3": lambda d: d.set(d.column("v"), "n_buffers", 2),
+    "columns[7].n_buffers = 1, want 2": lambda d: d.set(d.column("u"), "n_buffers", 1),
+    "columns[1].buffers = 0x0": lambda d: d.set(d.column("i"), "buffers", None),
+    "columns[1].buffers = 0x1": lambda d: d.set(d.column("i"), "buffers", 1),
+    "columns[1].buffers[0] = NULL": lambda d: d.put(d.column("i").buffers, 0, 0),
+    "columns[1].buffers[1] = NULL": lambda d: d.put(d.column("i").buffers, 1, 0),
+    "columns[0].buffers[1] = NULL": lambda d: d.put(d.column("s").buffers, 1, 0),
+    "columns[0].buffers[2] = NULL": lambda d: d.put(d.column("s").buffers, 2, 0),
+    "columns[7].buffers[0] = NULL": lambda d: d.put(d.column("u").buffers, 0, 0),
+    "columns[5].buffers[1][3] = -1": lambda d: d.put(_pointer(d.column("o"), 1), 3, -1),
+    f"columns[5].buffers[1][3] = {1 << 50}": lambda d: d.put(_pointer(d.column("o"), 1), 3, 1 << 50),
+    "columns[5].buffers[1][3] = 2, want an offset from 3": lambda d: d.put(_pointer(d.column("o"), 1), 0, 3),
+    "columns[5].buffers[1][3] = 2, want an offset from 0": lambda d: d.put(_pointer(d.column("o"), 1), 0, -3),
+    "columns[2].buffers[3] = 0x0": lambda d: d.put(d.column("v").buffers, 3, 0),
+    "columns[2].buffers[2] = NULL": lambda d: d.put(d.column("v").buffers, 2, 0),
+    "columns[2].buffers[3][0] = -7": lambda d: d.put(_pointer(d.column("v"), 3), 0, -7),
+    f"columns[2].buffers[3][0] = {1 << 48}": lambda d: d.put(_pointer(d.column("v"), 3), 0, 1 << 48),
+    "columns[3].children[0].null_count = 4": lambda d: d.set(d.column("l", 0), "null_count", 4),
+    "columns[4].dictionary = NULL, want one": lambda d: d.set(d.column("d"), "dictionary", None),
+    "columns[1].dictionary = one, want NULL": lambda d: d.set(d.column("i"), "dictionary", d.column("d").dictionary),
+    "columns[4].dictionary.release = NULL": lambda d: d.set(d.column("d", "dictionary"), "release", None),
+    "schema.children[1].release = NULL": lambda d: d.set(d.field("i"), "release", None),
+    "schema.children[1].format = NULL": lambda d: d.set(d.field("i"), "format", None),
+    "schema.n_children = -1": lambda d: d.set(d.schema, "n_children", -1),
+    "schema.children = 0x0": lambda d: d.set(d.schema, "children", None),
+    "schema.children[1] = NULL": lambda d: d.put(d.schema.children, 1, 0),
+    "schema.children[3].n_children = 0, want 1": lambda d: d.set(d.field("l"), "n_children", 0),
+    "schema.children[1].format = '?'": lambda d: d.set(d.field("i"), "format", _text(b"?")),
+    "schema.children[4].format = 'g'": lambda d: d.set(d.field("d"), "format", _text(b"g")),
+    "a decimal of 128 bits with the precision 99": lambda d: d.set(d.field("i"), "format", _text(b"d:99,1,128")),
+    "schema.children[1].metadata: the size -1": lambda d: d.set(d.field("i"), "metadata", _text(b"\xff" * 4)),
+    "the arrow_array was released already": lambda d: d.set(d.array, "release", None),
+    "the arrow_schema was released already": lambda d: d.set(d.schema, "release", None),
+}  # fmt: skip
+
+
+def _pointer(array, i):
+    return ctypes.c_void_p.from_address(array.buffers + 8 * i).value
+
+
+_texts = []
+
+
+def _text(value):
+    _texts.append(ctypes.create_string_buffer(value))
+    return ctypes.addressof(_texts[-1])
+
+
+@pytest.mark.parametrize("says", LIES)
+def test_objects_that_lie(lie, says):
+    """An error names the field, before what it leads to is read, and there is no ticket."""
+    LIES[says](lie)
+    with pytest.raises(share.NotShareable) as raised:
+        share.share(lie)
+    assert says in str(raised.value)
+    assert not owner._owner.by_token
+
+
+def test_arrays_of_a_type_without_buffers(rows):
+    """Unions may have a validity bitmap by producers of old, and nulls one by Polars."""
+    union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
+    assert rows(pa.record_batch({"u": union, "n": pa.nulls(2)})) == [{"u": 1, "n": None}, {"u": 2, "n": None}]
+
+
+def dictionary(values):
+    return pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), values)})
+
+
+def nested(depth):
+    array = pa.array([1])
+    for _ in range(depth):
+        array = pa.StructArray.from_arrays([array], ["x"])
+    return pa.record_batch({"a": array})
+
+
+def test_types_without_a_place_in_tickets():
+    for data, says in (
+        (dictionary(pa.array(["a"]).dictionary_encode()), "a dictionary themselves"),
+        (dictionary(pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))), "of an extension type"),
+        (nested(64), "nested more than 64 deep"),
+        (nested(70), "nested more than 64 deep"),
+    ):
+        with pytest.raises(share.NotShareable, match=says):
+            share.share(data)
+
+
+def test_streams_without_functions():
+    for name in ("get_schema", "get_next", "get_last_error"):
+        capsule = pa.table({"a": [1]}).__arrow_c_stream__()
+        stream = cdata.ArrowArrayStream.from_address(abi.capsule_pointer(capsule, "arrow_array_stream"))
+        setattr(stream, name, None)
+        source = type("Stream", (), {"__arrow_c_stream__": lambda self, requested_schema=None: capsule})()
+        with pytest.raises(share.NotShareable, match="ArrowArrayStream.*NULL"):
+            share.share(source)

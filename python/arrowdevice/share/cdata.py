@@ -188,7 +188,7 @@ def _move(capsule, name, kind):
     source = kind.from_address(_get_pointer(capsule, name))
     struct = kind.from_buffer_copy(source)
     if not struct.release:
-        raise ValueError(f"the {name.decode()} was released already")
+        raise Invalid(f"the {name.decode()} was released already")
     source.release = None
     return struct
 
@@ -250,7 +250,7 @@ def _next(stream, function, struct):
 def _schema_of_batch(struct):
     """The fields of a schema, which is released."""
     try:
-        field = _field(struct, 0)
+        field = _field(struct, 0, "schema")
     finally:
         release(struct)
     if field.format != "+s" or field.dictionary:
@@ -263,31 +263,71 @@ def count_fields(capsule):
     return ArrowSchema.from_address(_get_pointer(capsule, b"arrow_schema")).n_children
 
 
-def _field(struct, depth):
+def _field(struct, depth, at):
     if depth > MAX_DEPTH:
-        raise ValueError(f"fields are nested more than {MAX_DEPTH} deep")
+        raise Invalid(f"{at[:100]}...: fields are nested more than {MAX_DEPTH} deep")
+    if not struct.release or not struct.format:
+        raise Invalid(f"{at}.{'format' if struct.release else 'release'} = NULL")
     format = ctypes.string_at(struct.format).decode("utf-8", "surrogateescape")
     name = ctypes.string_at(struct.name) if struct.name else b""
-    children = [_field(ArrowSchema.from_address(at), depth + 1) for at in pointers(struct.children, struct.n_children)]
-    dictionary = _field(ArrowSchema.from_address(struct.dictionary), depth + 1) if struct.dictionary else None
-    field = Field(format, name, struct.flags, _pairs(struct.metadata), children, dictionary)
-    layout_of(field)
+    children = [
+        _field(ArrowSchema.from_address(child), depth + 1, f"{at}.children[{i}]")
+        for i, child in enumerate(pointers(struct, "children", at))
+    ]
+    dictionary = None
+    if struct.dictionary:
+        dictionary = _field(ArrowSchema.from_address(struct.dictionary), depth + 1, f"{at}.dictionary")
+    field = Field(format, name, struct.flags, _pairs(struct.metadata, f"{at}.metadata"), children, dictionary)
+    try:
+        wanted = layout_of(field).children
+    except ValueError:
+        raise Invalid(f"{at}.format = {format!r}, which is not known") from None
+    if len(children) != wanted:
+        raise Invalid(f"{at}.n_children = {len(children)}, want {wanted} for {format!r}")
+    _check_dictionary(field, at)
     return field
 
 
-def pointers(address, count):
-    """The elements of an array of pointers."""
-    return [at or 0 for at in (_void * count).from_address(address)] if count else []
+def _check_dictionary(field, at):
+    """Refuses dictionaries that the schema of a ticket has no place for."""
+    values = field.dictionary
+    if not values:
+        return
+    if field.format not in _INDICES:
+        raise Invalid(f"{at}.format = {field.format!r}, want integers, the indices of a dictionary")
+    if values.dictionary:
+        raise Invalid(f"{at}.dictionary.dictionary: the values of a dictionary are a dictionary themselves")
+    if any(key == b"ARROW:extension:name" for key, _ in values.metadata):
+        raise Invalid(f"{at}.dictionary.metadata: the values of a dictionary are of an extension type")
 
 
-def _pairs(at):
+_INDICES = frozenset("cCsSiIlL")  # formats
+
+
+def pointers(struct, name, at):
+    """The elements of an array of pointers: the field of this name of a struct at a place. Only buffers may be NULL."""
+    address, count = getattr(struct, name), getattr(struct, f"n_{name}")
+    if count < 0:
+        raise Invalid(f"{at}.n_{name} = {count}, want 0 or more")
+    if count and (not address or address % 8):
+        raise Invalid(f"{at}.{name} = {address or 0:#x}, want the address of {count} pointers")
+    found = [at or 0 for at in (_void * count).from_address(address)] if count else []
+    if name == "children" and not all(found):
+        raise Invalid(f"{at}.children[{found.index(0)}] = NULL")
+    return found
+
+
+def _pairs(at, name):
     if not at:
         return []
 
     def number():
         nonlocal at
         at += 4
-        return ctypes.c_int32.from_address(at - 4).value
+        count = ctypes.c_int32.from_address(at - 4).value
+        if count < 0:
+            raise Invalid(f"{name}: the size {count}, want 0 or more")
+        return count
 
     def text():
         nonlocal at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import os
@@ -11,12 +10,10 @@ import threading
 import time
 from array import array
 
-from . import cdata, memory, peer
-from .errors import NotShareable
+from . import peer, source
 from .loop import loop
-from .opener import ACCEPTED, EXHAUSTED, FAILED, MAX_FILES, MISMATCHED, OTHER_USER, REQUEST
-from .schema import layout_of
-from .ticket import MAX_SIZE, Node, Region, Ticket, boot_id, here, namespace, require_linux, socket_name
+from .opener import ACCEPTED, EXHAUSTED, FAILED, MISMATCHED, OTHER_USER, REQUEST
+from .ticket import require_linux, socket_name
 
 TYPE_CHECKING = False  # which checkers take for true
 
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 # pending. _EXIT bounds the wait for the exit of a process whose socket the system has closed.
 _HANDSHAKE, _BUSY, _EXIT = 5.0, 0.2, 10.0
 _MAX_PENDING = 256
-_ALIGNMENT = 64  # bytes, of buffers in a copy
-_COPY = -1  # stands for the region of the copies
 _REQUEST_SIZE = len(REQUEST) + 16 + 32
 
 
@@ -269,121 +264,6 @@ class Shared:
         self._done.set()
 
 
-class _Source:
-    """The memory of a batch: the blocks that its buffers are in, and one that the others are copied to."""
-
-    def __init__(self, struct):
-        self.struct, self.blocks = struct, []
-        self._places, self._copied = {}, 0  # of buffers, by their addresses and sizes; bytes to copy
-
-    def release(self):
-        if self.struct:
-            cdata.release(self.struct)
-        self.blocks = []
-
-    def describe(self, field):
-        """The ticket of the batch, without its owner's socket and token."""
-        t, root = Ticket(), self.struct
-        t.schema, t.process, t.boot = field, here.process, boot_id()
-        t.network, t.pids = namespace("net"), namespace("pid")
-        if root is None:
-            t.columns = [_empty(f) for f in field.children]
-            return t
-        t.rows = root.length
-        for at, f in zip(cdata.pointers(root.children, root.n_children), field.children):
-            column = cdata.ArrowArray.from_buffer_copy(cdata.ArrowArray.from_address(at))
-            if root.offset or column.length != root.length:
-                column.offset += root.offset
-                column.length, column.null_count = root.length, -1 if column.null_count else 0
-            t.columns.append(self.node(column, f))
-        in_place = bool(self.blocks)
-        self.copy(t.columns)
-        if not in_place:
-            cdata.release(root)  # nothing of it is used any more
-        if len(self.blocks) > MAX_FILES:
-            raise NotShareable(f"share: share: more than {MAX_FILES} allocations: copy the data, which makes one")
-        t.regions = [Region(size=block.size) for block in self.blocks]
-        return t
-
-    def files(self):
-        return [block.file for block in self.blocks]
-
-    def node(self, array_, field):
-        """Describes an array and those below it."""
-        if array_.length < 0 or array_.offset < 0:
-            raise NotShareable(f"share: an array of the length {array_.length} and the offset {array_.offset}")
-        node, layout = Node(array_.length, array_.null_count, array_.offset), layout_of(field)
-        buffers = cdata.pointers(array_.buffers, array_.n_buffers)
-        count = len(buffers) - 1 if layout.is_view else len(buffers)
-        if not layout.has_validity and count == layout.buffers + 1:  # of a union, by producers of old
-            buffers, count = buffers[1:], count - 1
-        end = array_.offset + array_.length
-        if layout.is_view and count > 2:
-            node.view_sizes = list((ctypes.c_int64 * (count - 2)).from_address(buffers[-1]))
-        for i in range(count):
-            size = layout.least_size(i, end)
-            if i == 2 and layout.data and end:
-                offsets = ctypes.c_int32 if layout.data == 4 else ctypes.c_int64
-                size = offsets.from_address(buffers[1] + layout.data * end).value
-            elif layout.is_view and i >= 2:
-                size = node.view_sizes[i - 2]
-            node.buffers.append(self.place(buffers[i], size if end else 0))
-        if layout.is_view:
-            node.view_sizes = [s if place != (0, 0) else 0 for s, place in zip(node.view_sizes, node.buffers[2:])]
-        below = cdata.pointers(array_.children, array_.n_children) + ([array_.dictionary] if array_.dictionary else [])
-        fields = field.below()
-        if len(below) != len(fields):
-            raise NotShareable(f"share: an array of {field.format!r} with {len(below)} arrays below it, want {len(fields)}")
-        nodes = [self.node(cdata.ArrowArray.from_address(at), f) for at, f in zip(below, fields)]
-        if field.dictionary:
-            node.dictionary = nodes.pop()
-        node.children = nodes
-        return node
-
-    def place(self, address, size):
-        """The place of a buffer of some bytes."""
-        if not address or size == 0:
-            return (0, 0)
-        if (address, size) in self._places:
-            return self._places[address, size]
-        block = memory.find(address)
-        if block is None or address + size > block.address + block.size:
-            place = (_COPY, self._copied)
-            self._copied += -(-size // _ALIGNMENT) * _ALIGNMENT
-        else:
-            if block not in self.blocks:
-                self.blocks.append(block)
-            place = (self.blocks.index(block) + 1, address - block.address)
-        self._places[address, size] = place
-        return place
-
-    def copy(self, nodes):
-        """Copies what is not in a block to one, which becomes the last region."""
-        if not self._copied:
-            return
-        block = memory.Block(self._copied)
-        self.blocks.append(block)
-        for (address, size), (region, at) in self._places.items():
-            if region == _COPY:
-                ctypes.memmove(block.address + at, address, size)
-        _renumber(nodes, len(self.blocks))
-
-
-def _empty(field):
-    """An array of a field without elements."""
-    node = Node()
-    node.buffers = [(0, 0)] * layout_of(field).buffers
-    node.children = [_empty(child) for child in field.children]
-    node.dictionary = _empty(field.dictionary) if field.dictionary else None
-    return node
-
-
-def _renumber(nodes, number):
-    for node in nodes:
-        node.buffers = [(number if region == _COPY else region, at) for region, at in node.buffers]
-        _renumber(node.below(), number)
-
-
 def share(data: Any, *, openers: int = 1) -> Shared:
     """Issues a ticket for a record batch of any library: an object with __arrow_c_array__, or with __arrow_c_stream__, which is read
     to its end. A stream of several batches needs PyArrow, which combines them. The ticket can be opened openers times; an opener
@@ -394,48 +274,19 @@ def share(data: Any, *, openers: int = 1) -> Shared:
     require_linux("share")
     if openers < 1:
         raise ValueError(f"share: share: openers = {openers}, want 1 or more")
-    field, struct = _taken(data)
-    source = _Source(struct)
+    field, struct = source.take(data)
+    taken = source.Source(struct)
     try:
-        ticket = source.describe(field)
-        shared = Shared(source, openers)
+        ticket = taken.describe(field)
+        shared = Shared(taken, openers)
         ticket.token = shared._token
 
         def issue(name):
             ticket.socket = name
-            shared._ticket = ticket.encode()
-            if len(shared._ticket) > MAX_SIZE:
-                raise NotShareable(f"share: share: the ticket has {len(shared._ticket)} bytes, want at most {MAX_SIZE}")
+            shared._ticket = source.encode(ticket)
 
         _owner.add(shared, issue)
         return shared
     except BaseException:
-        source.release()
+        taken.release()
         raise
-
-
-def _taken(data):
-    """The schema and the struct of a batch."""
-    if not hasattr(data, "__arrow_c_array__") and not hasattr(data, "__arrow_c_stream__"):
-        if hasattr(data, "__arrow_c_device_array__"):
-            raise NotShareable("share: share: data are in memory of a device, which a Go program can share")
-        raise TypeError(f"share: share: data = {type(data).__name__}, want an object with __arrow_c_array__ or __arrow_c_stream__")
-    try:
-        field, struct = cdata.import_array(data)
-    except cdata.Invalid as error:
-        raise NotShareable(f"share: share: data: {error}") from error
-    if struct and _has_nulls(struct):
-        cdata.release(struct)
-        raise NotShareable("share: share: data: a struct with nulls, want a record batch: a struct without nulls")
-    return field, struct
-
-
-def _has_nulls(struct):
-    """Reports whether a struct array has nulls. Its producer may not have counted them."""
-    bitmap = cdata.pointers(struct.buffers, struct.n_buffers)[:1]
-    if struct.null_count >= 0 or not bitmap or not bitmap[0]:
-        return struct.null_count > 0
-    start, end = struct.offset // 8, (struct.offset + struct.length + 7) // 8
-    valid = int.from_bytes(ctypes.string_at(bitmap[0] + start, end - start), "little") >> struct.offset % 8
-    every = (1 << struct.length) - 1
-    return valid & every != every
