@@ -3,14 +3,18 @@
 import ast
 import ctypes
 import gc
+import math
+import os
+import socket
 
 import pyarrow as pa
 import pytest
 
 import abi
+import fakes
 import machines
 from arrowdevice import share
-from arrowdevice.share import cdata, owner
+from arrowdevice.share import cdata, owner, source
 
 READER = """
 import sys
@@ -309,3 +313,84 @@ def test_streams_without_functions():
         source = type("Stream", (), {"__arrow_c_stream__": lambda self, requested_schema=None: capsule})()
         with pytest.raises(share.NotShareable, match="ArrowArrayStream.*NULL"):
             share.share(source)
+
+
+def test_arguments():
+    data = pa.table({"a": [1]})
+    for openers in (1.5, True, "2", None):
+        with pytest.raises(TypeError, match="openers = "):
+            share.share(data, openers=openers)
+    for openers in (0, -1):
+        with pytest.raises(ValueError, match=f"openers = {openers}"):
+            share.share(data, openers=openers)
+    with pytest.raises(TypeError, match="data = int"):
+        share.share(5)
+    with share.share(data) as shared:
+        for wait in (shared.wait, shared.wait_opened):
+            for timeout in (math.inf, math.nan, 1e10):
+                with pytest.raises(ValueError, match="timeout = "):
+                    wait(timeout)
+            with pytest.raises(TypeError, match="timeout = '1'"):
+                wait("1")
+            with pytest.raises(TimeoutError):
+                wait(0)
+
+
+def test_refused_arguments_take_nothing():
+    reader = pa.RecordBatchReader.from_batches(batches(1)[0].schema, batches(2))
+    with pytest.raises(ValueError, match="openers"):
+        share.share(reader, openers=0)
+    assert reader.read_all().num_rows == 4
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("fails", ["bind", "listen", "call"])
+def test_sockets_that_fail(monkeypatch, fails):
+    """The next batch is shared as if nothing had been."""
+    with share.share(pa.table({"a": [1]})):  # from here on the thread has all that it needs
+        pass
+    machines.eventually(lambda: not owner._owner.connections)
+    gc.collect()
+    before = descriptors()
+
+    class Socket(socket.socket):
+        def bind(self, address):
+            return refuse() if fails == "bind" else super().bind(address)
+
+        def listen(self, backlog):
+            return refuse() if fails == "listen" else super().listen(backlog)
+
+    def refuse(*_):
+        raise OSError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner.socket, "socket", Socket)
+        if fails == "call":
+            patch.setattr(owner.loop, "call", refuse)
+        with pytest.raises(OSError, match="refused"):
+            share.share(pa.table({"a": [1]}))
+    assert not owner._owner.connections and not owner._owner.by_token
+    assert descriptors() == before
+    with share.share(pa.table({"a": [1]})) as shared, fakes.Opener(shared.ticket) as opener:
+        assert opener.request() == b"\1"
+        opener.send(b"r")
+        shared.wait(machines.LIMIT)
+
+
+def test_encoding_keeps_no_opener_waiting(monkeypatch):
+    """A wide table takes seconds; another batch is opened meanwhile."""
+    small, encode, replies = share.share(pa.table({"a": [1]})), source.encode, []
+
+    def slow(ticket):
+        with fakes.Opener(small.ticket) as opener:
+            replies.append(opener.request())
+            opener.send(b"r")
+        return encode(ticket)
+
+    monkeypatch.setattr(source, "encode", slow)
+    with share.share(pa.table({"b": [1]})):
+        assert replies == [b"\1"]
+    small.wait(machines.LIMIT)

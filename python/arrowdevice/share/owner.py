@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import numbers
 import os
 import socket
 import threading
@@ -43,23 +44,30 @@ class _Owner:
         self.by_token, self.name, self.listener = {}, b"", None
         self.connections, self.pending = set(), set()
 
-    def add(self, shared, make):
-        """Registers a batch. make is called with the name of the socket, and makes the ticket."""
+    def add(self, shared):
+        """Registers a batch, and returns the name of the socket."""
         with self.lock:
             if self.listener is None:
-                self.name = socket_name()
-                self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                self.listener.setblocking(False)
-                self.listener.bind(b"\0" + self.name)
-                self.listener.listen(4096)
-                self.connections.add(self.listener)
-                loop.call(self.resume, self.listener)
-            try:
-                make(self.name)
-            except BaseException:
-                self.stop_if_unused()
-                raise
+                self.start()
             self.by_token[shared._token] = shared
+            return self.name
+
+    def start(self):
+        """Makes the socket. After an error, everything is as before."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            name = socket_name()
+            listener.setblocking(False)
+            listener.bind(b"\0" + name)
+            listener.listen(4096)
+            self.listener, self.name = listener, name
+            self.connections.add(listener)
+            loop.call(self.resume, listener)
+        except BaseException:
+            self.listener = None
+            self.connections.discard(listener)
+            listener.close()
+            raise
 
     def remove(self, shared):
         with self.lock:
@@ -217,12 +225,12 @@ class Shared:
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until the data were released, at most timeout seconds: then it raises TimeoutError, and may be called again."""
-        if not self._done.wait(timeout):
+        if not self._done.wait(_seconds("wait", timeout)):
             raise TimeoutError(f"share: wait: for {self._open} openers, and the ticket can be opened {self._left} more times")
 
     def wait_opened(self, timeout: float | None = None) -> None:
         """Waits until the ticket was closed, or opened as often as allowed, at most timeout seconds (TimeoutError)."""
-        if not self._opened.wait(timeout):
+        if not self._opened.wait(_seconds("wait_opened", timeout)):
             raise TimeoutError("share: wait_opened: until the ticket is opened")
 
     def __enter__(self) -> Self:
@@ -264,6 +272,15 @@ class Shared:
         self._done.set()
 
 
+def _seconds(function, timeout):
+    """timeout, which is refused if threads cannot wait for so long."""
+    if timeout is not None and not isinstance(timeout, numbers.Real):
+        raise TypeError(f"share: {function}: timeout = {timeout!r}, want seconds or None")
+    if timeout is not None and not timeout <= threading.TIMEOUT_MAX:
+        raise ValueError(f"share: {function}: timeout = {timeout}, want at most {threading.TIMEOUT_MAX:.0f} seconds, or None")
+    return timeout
+
+
 def share(data: Any, *, openers: int = 1) -> Shared:
     """Issues a ticket for a record batch of any library: an object with __arrow_c_array__, or with __arrow_c_stream__, which is read
     to its end. A stream of several batches needs PyArrow, which combines them. The ticket can be opened openers times; an opener
@@ -272,6 +289,8 @@ def share(data: Any, *, openers: int = 1) -> Shared:
     Buffers in memory of allocate() are not copied; all others are, once, to a file without a name. Of a slice, the rows before the
     first are copied as well."""
     require_linux("share")
+    if isinstance(openers, bool) or not hasattr(openers, "__index__"):
+        raise TypeError(f"share: share: openers = {openers!r}, want an int")
     if openers < 1:
         raise ValueError(f"share: share: openers = {openers}, want 1 or more")
     field, struct = source.take(data)
@@ -279,13 +298,12 @@ def share(data: Any, *, openers: int = 1) -> Shared:
     try:
         ticket = taken.describe(field)
         shared = Shared(taken, openers)
-        ticket.token = shared._token
-
-        def issue(name):
-            ticket.socket = name
+        ticket.token, ticket.socket = shared._token, _owner.add(shared)
+        try:
             shared._ticket = source.encode(ticket)
-
-        _owner.add(shared, issue)
+        except BaseException:
+            _owner.remove(shared)
+            raise
         return shared
     except BaseException:
         taken.release()
