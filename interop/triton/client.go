@@ -36,18 +36,25 @@ func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
 	return &Client{conn: conn, usages: map[*Region]*usage{}}, nil
 }
 
-// Register makes the server open a region. If ctx ends first, the server may open it nevertheless: Unregister it before Close,
-// as after success. Triton refuses a name that is already registered.
+// Register makes the server open a region. If ctx or the connection ends first, the server may open it nevertheless: Unregister it
+// before Close, as after success. Triton refuses a name that is already registered, by this process or another one. During an
+// Unregister of the same region Register is an error.
 func (c *Client) Register(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Register", ctx, r); err != nil {
 		return err
 	}
-	if err := r.hold(); err != nil {
+	if err := c.acquire(r, opRegister); err != nil {
 		return err
 	}
-	// mutant: r.drop()
-	defer r.drop()
-	_, err := c.invoke(ctx, r.method("Register"), registerMessage(r))
+	defer c.release(r)                // mutant: deleted
+	if err := ctx.Err(); err != nil { // mutant: never
+		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), err)
+	}
+	open := true
+	defer func() { r.noteOpen(c, open) }()
+	var trailer metadata.MD
+	_, err := c.invoke(ctx, r.method("Register"), registerMessage(r), grpc.Trailer(&trailer))
+	open = err == nil || !requestEnded(err, trailer)
 	if status.Code(err) == codes.Unimplemented {
 		err = fmt.Errorf("%w: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true", err)
 	}
@@ -79,6 +86,10 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	}
 	known := false
 	defer func() { c.end(regions, outputs, known) }()
+	if err := ctx.Err(); err != nil { // mutant: never
+		known = true
+		return nil, fmt.Errorf("triton: infer: %w", err)
+	}
 	var trailer metadata.MD
 	reply, err := c.invoke(ctx, "ModelInfer", r.message(), grpc.Trailer(&trailer))
 	known = requestEnded(err, trailer)
@@ -96,8 +107,11 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 // Unregister makes the server close a region. When it returns nil, the server has closed it, and the region may be closed. It
 // first waits for calls of Infer of this client that use the region. A server keeps a region open for requests whose
 // calls have ended: up to Triton 24.11 it refuses to unregister the region, and Unregister asks again; later ones close it
-// when the requests have ended, and Unregister polls its status until the server does not list it. If ctx ends the wait, call
-// it again.
+// when the requests have ended, and Unregister polls its status until the server does not list it, or lists other memory under its
+// name. If ctx ends the wait, call it again.
+//
+// It does nothing to a region that is not registered: of which Register has failed by an error of Triton, or that was unregistered.
+// Another process may have its name. A region that only other clients have registered is an error.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err
@@ -106,20 +120,29 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := c.drain(ctx, r); err != nil { // mutant: deleted
 		return err
 	}
+	open, err := r.mayBeOpen(c)
+	if err != nil || !open { // mutant: err != nil
+		return err
+	}
 	if err := poll(ctx, r, func() (bool, error) { return c.requestClose(ctx, r) }); err != nil {
 		return err
 	}
 	if err := poll(ctx, r, func() (bool, error) { return c.isClosed(ctx, r) }); err != nil { // mutant: deleted
 		return err
 	}
+	r.noteClosed(c) // mutant: deleted
 	if r.unregistered != nil {
 		r.unregistered(c)
 	}
 	return nil
 }
 
-// requestClose asks the server to unregister a region, and reports whether the server has agreed to.
+// requestClose asks the server to unregister a region, and reports whether the server has agreed to. It does not ask for the memory of
+// others.
 func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err error) {
+	if listed, err := c.listed(ctx, r); err != nil || listed == another { // mutant: err != nil
+		return true, err
+	}
 	_, err = c.invoke(ctx, r.method("Unregister"), nameMessage(r))
 	// Up to 24.11: "Cannot unregister shared memory region 'x', it is currently in use."
 	if status.Code(err) == codes.Internal && strings.Contains(err.Error(), "currently in use") { // mutant: never
@@ -130,15 +153,20 @@ func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err 
 
 // isClosed reports whether the server does not list a region.
 func (c *Client) isClosed(ctx context.Context, r *Region) (closed bool, err error) {
+	listed, err := c.listed(ctx, r)
+	return err == nil && listed != itself, err
+}
+
+// listed returns what the server lists under the name of a region.
+func (c *Client) listed(ctx context.Context, r *Region) (listing, error) {
 	reply, err := c.invoke(ctx, r.method("Status"), nameMessage(r))
 	if status.Code(err) == codes.NotFound {
-		return true, nil
+		return absent, nil
 	}
 	if err != nil {
-		return false, err
+		return absent, err
 	}
-	listed, err := lists(reply, r)
-	return !listed, err
+	return parseListing(reply, r)
 }
 
 // The pauses between polls of a region. Triton has no call that waits.
@@ -242,6 +270,9 @@ func (c *Client) end(regions []*Region, outputs []*Outputs, known bool) {
 		o.unclaim(c, known)
 	}
 	for _, r := range regions {
+		if !known { // mutant: never
+			r.noteOpen(c, true)
+		}
 		c.exit(r, known)
 	}
 }

@@ -74,7 +74,10 @@ func setUp(t *testing.T) (*cudatest.Machine, *fake, *triton.Client, *triton.Regi
 	f := newFake()
 	c, err := triton.NewClient(f)
 	require.NoError(t, err)
-	return m, f, c, regionOf(t, "r", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows))
+	r := regionOf(t, "r", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows))
+	require.NoError(t, c.Register(background, r))
+	f.calls = nil
+	return m, f, c, r
 }
 
 // Unregister returns when the server does not list the region: with an empty answer, or as one that it does not find.
@@ -94,7 +97,7 @@ func TestUnregisterWaitsForTheServer(t *testing.T) {
 				return gone()
 			}
 			require.NoError(t, c.Unregister(background, r))
-			assert.Equal(t, []string{"CudaSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus"}, f.calls)
+			assert.Equal(t, []string{"CudaSharedMemoryStatus", "CudaSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus"}, f.calls)
 		})
 	}
 }
@@ -109,6 +112,7 @@ func TestUnregisterFails(t *testing.T) {
 	assert.Equal(t, broken, c.Unregister(background, r))
 	f.answer["CudaSharedMemoryStatus"] = func(context.Context, []byte) ([]byte, error) { return []byte{0xff}, nil }
 	assert.ErrorContains(t, c.Unregister(background, r), "CudaSharedMemoryStatusResponse = ")
+	f.answer["CudaSharedMemoryStatus"] = nil
 	f.answer["CudaSharedMemoryUnregister"] = func(context.Context, []byte) ([]byte, error) { return nil, broken }
 	assert.Equal(t, broken, c.Unregister(background, r))
 }
@@ -150,7 +154,6 @@ func TestUnregisterAsksAgain(t *testing.T) {
 	}
 	f.answer["CudaSharedMemoryUnregister"] = refuse
 	within.Context(t, "Unregister", func(ctx context.Context) error { return c.Unregister(ctx, r) })
-	assert.Zero(t, f.count("CudaSharedMemoryStatus"))
 	asked := 0
 	f.answer["CudaSharedMemoryUnregister"] = func(ctx context.Context, message []byte) ([]byte, error) {
 		if asked++; asked <= 3 {
@@ -160,6 +163,7 @@ func TestUnregisterAsksAgain(t *testing.T) {
 	}
 	require.NoError(t, c.Unregister(background, r))
 	assert.Equal(t, 4, asked)
+	require.NoError(t, c.Register(background, r))
 	broken := status.Error(codes.Internal, "unable to munmap shared memory region")
 	f.answer["CudaSharedMemoryUnregister"] = func(context.Context, []byte) ([]byte, error) { return nil, broken }
 	assert.Equal(t, broken, c.Unregister(background, r))
@@ -219,7 +223,7 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	go func() { unregistered <- c.Unregister(background, r) }()
 	within.Eventually(t, "requests are refused", func() bool {
 		_, err := c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
-		return err != nil && strings.Contains(err.Error(), `Request.Region("r") = being unregistered`)
+		return err != nil && strings.Contains(err.Error(), `Region("r") = being unregistered`)
 	})
 	assert.Zero(t, f.count("CudaSharedMemoryUnregister"), "two requests have it")
 	close(open)

@@ -9,12 +9,14 @@ import (
 // The operations that errors name: making a region or outputs, replacing its contents, sending a request, reading outputs,
 // reading metadata, comparing a request with it.
 const (
-	opRegion   = "triton: region"
-	opInfer    = "triton: infer"
-	opBatch    = "triton: batch"
-	opWrite    = "triton: write"
-	opMetadata = "triton: metadata"
-	opModel    = "triton: model"
+	opRegion     = "triton: region"
+	opRegister   = "triton: register"
+	opUnregister = "triton: unregister"
+	opInfer      = "triton: infer"
+	opBatch      = "triton: batch"
+	opWrite      = "triton: write"
+	opMetadata   = "triton: metadata"
+	opModel      = "triton: model"
 )
 
 // A datatype is the type of a tensor's elements.

@@ -6,7 +6,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// A usage counts the requests in flight that use a region.
+// A usage counts the requests in flight that use a region. A call of Register is one.
 type usage struct {
 	requests int
 	leaving  int           // calls of Unregister, during which no request begins
@@ -14,12 +14,12 @@ type usage struct {
 }
 
 // acquire counts a request that uses a region, and holds the region until release.
-func (c *Client) acquire(r *Region) error {
+func (c *Client) acquire(r *Region, op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.usages[r]
 	if u != nil && u.leaving > 0 {
-		return fielderr.Invalid(opInfer, "Request.Region("+quoted(r.name)+")", fielderr.Text("being unregistered"), "a registered region")
+		return fielderr.Invalid(op, r.field(), fielderr.Text("being unregistered"), "a registered region")
 	}
 	if err := r.hold(); err != nil {
 		return err

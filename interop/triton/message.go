@@ -102,19 +102,60 @@ func malformed(name string, err error) error {
 	return fielderr.Invalid(opInfer, name, fielderr.Text(err.Error()), "a protobuf message")
 }
 
-// lists reports whether a message CudaSharedMemoryStatusResponse or SystemSharedMemoryStatusResponse contains a region.
-func lists(message []byte, r *Region) (listed bool, err error) {
+// A listing is what a server lists under the name of a region.
+type listing int
+
+const (
+	absent  listing = iota
+	itself          // the memory of the region
+	another         // other memory
+)
+
+// parseListing reads a message CudaSharedMemoryStatusResponse or SystemSharedMemoryStatusResponse: a map of messages RegionStatus.
+func parseListing(message []byte, r *Region) (found listing, err error) {
 	path := r.method("StatusResponse")
 	err = eachField(path, message, func(f protofield.Field) error {
 		if f.Number != 1 {
 			return nil
 		}
-		return eachField(path+".regions", f.Bytes, func(f protofield.Field) error {
-			listed = listed || f.Number == 1 && string(f.Bytes) == r.name
-			return nil
+		var name string
+		entry := itself
+		err := eachField(path+".regions", f.Bytes, func(f protofield.Field) (err error) {
+			switch f.Number {
+			case 1:
+				name = string(f.Bytes)
+			case 2:
+				entry, err = r.compare(path+".regions", f.Bytes)
+			}
+			return err
 		})
+		if name == r.name {
+			found = entry
+		}
+		return err
 	})
-	return listed, err
+	return found, err
+}
+
+// compare compares the memory of a message RegionStatus with that of the region: the key of system shared memory, which no other has,
+// or the size and the GPU of CUDA shared memory. Fields that are absent are not compared.
+func (r *Region) compare(path string, message []byte) (listing, error) {
+	same := true
+	err := eachField(path, message, func(f protofield.Field) error {
+		switch {
+		case r.object != nil && f.Number == 2:
+			same = string(f.Bytes) == r.object.key
+		case r.object == nil && f.Number == 2:
+			same = same && int64(f.Int) == r.deviceID
+		case r.object == nil && f.Number == 3:
+			same = same && int64(f.Int) == r.byteSize
+		}
+		return nil
+	})
+	if !same {
+		return another, err
+	}
+	return itself, err
 }
 
 // maxOutputs bounds the outputs of a response: an empty one takes two bytes of the message, and 150 of memory.

@@ -2,6 +2,7 @@ package triton
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -34,6 +35,8 @@ type Region struct {
 	users   int      // the region until Close, each request in flight, each batch of Outputs
 	closed  bool     // Close was called
 	free    func()   // frees the memory, after the last user
+
+	servers map[*Client]bool // by client that was asked to register the region: whether its server may have the region open
 
 	unregistered func(*Client) // called when the server of a client has closed the region; may be nil
 }
@@ -208,6 +211,35 @@ func (r *Region) drop() {
 	if last {
 		r.free()
 	}
+}
+
+// noteOpen records that a client has asked its server to open the region, and whether the server may have done so.
+func (r *Region) noteOpen(c *Client, open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.servers == nil {
+		r.servers = map[*Client]bool{}
+	}
+	r.servers[c] = r.servers[c] || open // mutant: r.servers[c] = open
+}
+
+// noteClosed records that the server of a client does not have the region open.
+func (r *Region) noteClosed(c *Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.servers[c] = false
+}
+
+// mayBeOpen reports whether the server of a client may have the region open. It is an error if only the servers of other clients may.
+func (r *Region) mayBeOpen(c *Client) (open bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	open, asked := r.servers[c]
+	elsewhere := slices.Contains(slices.Collect(maps.Values(r.servers)), true)
+	if !asked && elsewhere { // mutant: never
+		return false, fielderr.Invalid(opUnregister, r.field(), fielderr.Text("of no Register of this client"), "Unregister of the client that has registered it")
+	}
+	return open, nil
 }
 
 // deviceOf returns the GPU of a batch in its own memory.

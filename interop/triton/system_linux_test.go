@@ -358,7 +358,9 @@ func TestRequestOfBothKinds(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"CudaSharedMemoryRegister", "SystemSharedMemoryRegister", "CudaSharedMemoryRegister", "ModelInfer",
-		"CudaSharedMemoryUnregister", "CudaSharedMemoryStatus", "SystemSharedMemoryUnregister", "SystemSharedMemoryStatus", "CudaSharedMemoryUnregister", "CudaSharedMemoryStatus",
+		"CudaSharedMemoryStatus", "CudaSharedMemoryUnregister", "CudaSharedMemoryStatus",
+		"SystemSharedMemoryStatus", "SystemSharedMemoryUnregister", "SystemSharedMemoryStatus",
+		"CudaSharedMemoryStatus", "CudaSharedMemoryUnregister", "CudaSharedMemoryStatus",
 	}, h.calls)
 }
 
