@@ -76,8 +76,7 @@ func toHost(ctx context.Context, b *cdevice.RecordBatch, mem memory.Allocator) (
 	if err != nil {
 		return nil, err
 	}
-	countNulls(rec)
-	return rec, nil
+	return withNullCounts(rec), nil
 }
 
 // hasUnwritableSlice reports whether a column is a slice that arrow-go's IPC writer does not write.
@@ -101,28 +100,58 @@ func isUnwritable(d arrow.ArrayData, sliced bool) bool {
 	return slices.ContainsFunc(d.Children(), func(child arrow.ArrayData) bool { return isUnwritable(child, sliced) })
 }
 
-// countNulls sets the null counts of all arrays that have none. arrow-go's writer would set them while this package reads
-// them on another goroutine, if a program sends an array twice.
-func countNulls(rec arrow.RecordBatch) {
-	for _, column := range rec.Columns() {
-		countNullsOf(column.Data())
+// withNullCounts returns a batch with the null counts of all arrays, and releases rec. arrow-go's writer would set those that are not
+// known, on arrays of the program, which it may send on several goroutines.
+func withNullCounts(rec arrow.RecordBatch) arrow.RecordBatch {
+	columns, changed := slices.Clone(rec.Columns()), false
+	for i, column := range columns {
+		data := countedData(column.Data())
+		defer data.Release()
+		if data == column.Data() {
+			continue
+		}
+		columns[i], changed = array.MakeFromData(data), true
+		defer columns[i].Release()
 	}
+	if !changed {
+		return rec
+	}
+	defer rec.Release()
+	return array.NewRecordBatchWithMetadata(rec.Schema(), columns, rec.NumRows(), metadataOf(rec))
 }
 
-func countNullsOf(a arrow.ArrayData) {
-	d, ok := a.(*array.Data)
-	if !ok || d == nil {
-		return
+// countedData returns the data, with a reference, or, if it has null counts that are not known, new data over the same buffers.
+func countedData(a arrow.ArrayData) arrow.ArrayData {
+	nulls, known := a.NullN(), true
+	if nulls < 0 && a.DataType().ID() != arrow.NULL {
+		nulls, known = countNulls(a), false
 	}
-	if d.NullN() < 0 && d.DataType().ID() != arrow.NULL {
-		nulls := 0
-		if len(d.Buffers()) > 0 && d.Buffers()[0] != nil && d.Buffers()[0].Len() > 0 {
-			nulls = d.Len() - bitutil.CountSetBits(d.Buffers()[0].Bytes(), d.Offset(), d.Len())
-		}
-		d.SetNullN(nulls)
+	children := make([]arrow.ArrayData, len(a.Children()))
+	for i, child := range a.Children() {
+		children[i] = countedData(child)
+		defer children[i].Release()
+		known = known && children[i] == child
 	}
-	countNullsOf(d.Dictionary())
-	for _, child := range d.Children() {
-		countNullsOf(child)
+	d, _ := a.Dictionary().(*array.Data)
+	var values arrow.ArrayData
+	if d != nil {
+		values = countedData(d)
+		defer values.Release()
+		known = known && values == arrow.ArrayData(d)
 	}
+	if known {
+		a.Retain()
+		return a
+	}
+	counted := array.NewData(a.DataType(), a.Len(), a.Buffers(), children, nulls, a.Offset())
+	counted.SetDictionary(values)
+	return counted
+}
+
+func countNulls(a arrow.ArrayData) int {
+	buffers := a.Buffers()
+	if len(buffers) == 0 || buffers[0] == nil || buffers[0].Len() == 0 {
+		return 0
+	}
+	return a.Len() - bitutil.CountSetBits(buffers[0].Bytes(), a.Offset(), a.Len())
 }
