@@ -1,6 +1,7 @@
 package share
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -26,7 +27,7 @@ func newBlock(size int) (b *block, err error) {
 			_ = unix.Close(file)
 		}
 	}()
-	m, err := hostfile.Map(file, int64(size))
+	m, err := hostfile.Map(context.Background(), file, int64(size))
 	if err != nil {
 		return nil, err
 	}

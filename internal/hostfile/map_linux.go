@@ -1,6 +1,7 @@
 package hostfile
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,21 +16,34 @@ func WholePages(size int64) int64 {
 	return (size + page - 1) / page * page
 }
 
-// Map allocates size bytes for an empty file in memory, and maps them for reading and writing. The caller ends the mapping with
-// Unmap; the file stays the caller's.
-func Map(file int, size int64) ([]byte, error) {
+// Map allocates size bytes for an empty file in memory, and maps them for reading and writing. ctx ends the allocation. The caller ends
+// the mapping with Unmap; the file stays the caller's, and after an error has some of the bytes.
+func Map(ctx context.Context, file int, size int64) ([]byte, error) {
 	if err := checkAvailable(size); err != nil {
 		return nil, err
 	}
-	// This allocates the pages: without it, a write would kill the process where memory is short.
-	if err := unix.Fallocate(file, 0, 0, size); err != nil {
-		return nil, fmt.Errorf("fallocate: %w", err)
+	if err := allocate(ctx, file, size); err != nil {
+		return nil, err
 	}
 	m, err := unix.Mmap(file, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
 	return m, nil
+}
+
+// allocate allocates the pages of a file: without that, a write would kill the process where memory is short.
+func allocate(ctx context.Context, file int, size int64) error {
+	const piece = 16 << 20 // takes some milliseconds
+	for at := int64(0); at < size; at += piece {
+		if err := ctx.Err(); err != nil { // mutant: never
+			return err
+		}
+		if err := unix.Fallocate(file, 0, at, min(piece, size-at)); err != nil {
+			return fmt.Errorf("fallocate: %w", err)
+		}
+	}
+	return nil
 }
 
 // Unmap ends a mapping.

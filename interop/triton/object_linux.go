@@ -1,6 +1,7 @@
 package triton
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -32,14 +33,15 @@ type object struct {
 	locked device.Memory // by the driver; or nil
 }
 
-// newObject makes an object of size bytes, which are zero, and page-locks it for the GPU, unless that is nil.
-func newObject(size int64, gpu device.HostRegistrar) (o *object, err error) {
+// newObject makes an object of size bytes, which are zero, and page-locks it for the GPU, unless that is nil. ctx ends the allocation,
+// but not the page-locking.
+func newObject(ctx context.Context, size int64, gpu device.HostRegistrar) (o *object, err error) {
 	removeAbandoned()
 	o = &object{}
 	if err := o.create(); err != nil {
 		return nil, err
 	}
-	if o.bytes, err = hostfile.Map(o.file, size); err != nil {
+	if o.bytes, err = hostfile.Map(ctx, o.file, size); err != nil {
 		o.remove()
 		return nil, fmt.Errorf("%s: %w", objectFolder, err)
 	}

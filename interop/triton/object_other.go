@@ -3,6 +3,7 @@
 package triton
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -15,7 +16,7 @@ type object struct {
 	bytes []byte
 }
 
-func newObject(int64, device.HostRegistrar) (*object, error) {
+func newObject(context.Context, int64, device.HostRegistrar) (*object, error) {
 	return nil, fmt.Errorf("on %s: %w", runtime.GOOS, device.ErrNotSupported)
 }
 

@@ -17,7 +17,8 @@ import (
 // in any memory; one of a GPU is copied right to the region. The memory is a POSIX shared memory object, which the server opens by
 // its [Region.Key]: a file of mode 0600 in /dev/shm. Text and bytes become BYTES, and Arrow's booleans become BOOL.
 //
-// Errors are those of [NewRegion], but for the memory. Other systems than Linux are an error that wraps device.ErrNotSupported.
+// ctx ends the wait for the batch, the allocation and the copy, but not page-locking. Errors are those of [NewRegion], but for the
+// memory. Other systems than Linux are an error that wraps device.ErrNotSupported.
 //
 // The region has the memory until Close; the batch stays the caller's.
 func NewSystemRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opts ...RegionOption) (*Region, error) {
@@ -45,7 +46,7 @@ func NewSystemRegion(ctx context.Context, name string, batch *cdevice.RecordBatc
 	}
 	r := &Region{name: name, users: 1, gate: &gate{}, schema: batch.Schema(), options: o}
 	r.unregistered = r.gate.markIdle
-	if err := r.allocateSystem(capacity); err != nil {
+	if err := r.allocateSystem(ctx, capacity); err != nil {
 		return nil, err
 	}
 	if err := r.write(ctx, t); err != nil {
@@ -67,9 +68,9 @@ func checkBatch(call string, ctx context.Context, batch *cdevice.RecordBatch) er
 }
 
 // allocateSystem makes the memory of the region: whole pages, since no object is empty.
-func (r *Region) allocateSystem(bytes int64) (err error) {
+func (r *Region) allocateSystem(ctx context.Context, bytes int64) (err error) {
 	r.byteSize = wholePages(bytes)
-	if r.object, err = newObject(r.byteSize, r.options.pins); err != nil {
+	if r.object, err = newObject(ctx, r.byteSize, r.options.pins); err != nil {
 		return fielderr.New(opRegion, "region "+quoted(r.name), fmt.Sprintf("%d bytes", r.byteSize), nil, err)
 	}
 	r.free = r.object.end
@@ -147,7 +148,7 @@ func (r *Region) write(ctx context.Context, t *transfer) error {
 // Batches are memory of the CPU, or with [WithPinnedMemory] pinned memory of the GPU. Numbers, arrow.bool8 and values of string_view and
 // binary_view are read where the server has written them. Booleans, and other text and bytes, are copied.
 //
-// The caller owns the result, and closes its Region; see [Region.Close].
+// ctx ends the allocation, but not page-locking. The caller owns the result, and closes its Region; see [Region.Close].
 func NewSystemOutputs(ctx context.Context, name string, schema *arrow.Schema, rows int64, opts ...RegionOption) (*Outputs, error) {
 	if err := argument.Context("triton: NewSystemOutputs", ctx); err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func NewSystemOutputs(ctx context.Context, name string, schema *arrow.Schema, ro
 	if err := o.checkCopied(set); err != nil {
 		return nil, err
 	}
-	if err := r.allocateSystem(r.byteSize); err != nil {
+	if err := r.allocateSystem(ctx, r.byteSize); err != nil {
 		return nil, err
 	}
 	o.start = r.object.start()
