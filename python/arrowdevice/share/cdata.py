@@ -1,14 +1,21 @@
 """The structs of the C data and device data interfaces, made and read by ctypes.
 
-Release callbacks are functions of Python, which a thread without a Python state can call as well. Once the interpreter is being
-finalised they only mark the struct as released: the memory is left to the end of the process.
+A release callback runs no Python code, in which a signal handler or the limit of recursion could raise: the consumer would find
+the struct not released, and PyArrow then ends the process. It is a chain of functions of C, which zeroes the struct and puts its
+key into a queue; collect() does the rest. A thread without a Python state can call it as well, and so can one in which an exception
+is being raised.
 """
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import functools
 import itertools
+import queue
 import sys
+import weakref
+from struct import Struct
 
 from .schema import MAX_DEPTH, Field, layout_of
 
@@ -52,6 +59,9 @@ _ZEROS = (ctypes.c_char * 8)()
 
 _keys = itertools.count(1)
 _live: dict[int, object] = {}  # what each exported struct keeps alive, by its private_data
+_released: queue.SimpleQueue[int] = queue.SimpleQueue()  # the private_data of structs
+
+_memory = (ctypes.c_char * sys.maxsize).from_address(0)  # the whole, by addresses
 
 
 def exported():
@@ -59,38 +69,76 @@ def exported():
     return len(_live)
 
 
-def _releaser(kind):
-    """The release callback of a struct, whose address is valid for ever."""
+class _Releaser:
+    """The release callback of one struct at a time. It is never freed: a consumer may still be returning from it.
 
-    def release(address, kind=kind, live=_live, finalizing=sys.is_finalizing, pointer=ctypes.c_void_p):
-        struct = kind.from_address(address)
-        below = [pointer.from_address(struct.children + 8 * i).value for i in range(struct.n_children)]
-        for child in [*below, struct.dictionary]:
-            if child and kind.from_address(child).release:  # it was not moved
-                release(child)
-        struct.release = None
-        if not finalizing():
-            kept = live.pop(struct.private_data)
-            kept[0](struct.private_data)
+    The callback appends the address to a queue that has room for one element, which takes the last reference to what was there. The
+    callbacks of weak references to that follow, for which C sets an exception aside that is being raised: one zeroes the struct at
+    the address, the other puts the key into the queue of collect()."""
 
-    callback = RELEASE(release)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
-    return callback, ctypes.cast(callback, _void).value
+    __slots__ = ("kind", "key", "address", "_room", "_zero", "_references")
+    idle: dict[type, list[_Releaser]] = {}
+
+    def __init__(self, kind):
+        self.kind, self.key, self._room, self._references = kind, next(_keys), collections.deque(maxlen=1), []
+        pad = Struct(f"{ctypes.sizeof(kind)}x").pack_into
+        self._zero = map(functools.partial(pad, _memory), iter(self._room.popleft, None))
+        called = functools.partial(self._room.append)
+        called.kept = (self._references, _live)  # until the end of the process, like the callback
+        callback = RELEASE(called)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
+        self.address = ctypes.cast(callback, _void).value
+
+    @classmethod
+    def take(cls, kind):
+        """One for a new struct."""
+        try:
+            taken = cls.idle[kind].pop()
+        except (KeyError, IndexError):
+            taken = cls(kind)
+        last = set()
+        calls = functools.partial(_released.put, taken.key), functools.partial(next, taken._zero)  # the last one is the first
+        taken._references[:] = [weakref.ref(last, call) for call in calls]
+        taken._room.append(last)
+        return taken
 
 
-_schema_callback, _RELEASE_SCHEMA = _releaser(ArrowSchema)
-_array_callback, _RELEASE_ARRAY = _releaser(ArrowArray)
+def collect():
+    """Ends the structs that consumers have released. It is a thread, which does not return."""
+    while True:
+        try:
+            _end(*_live.pop(_released.get()))
+        except Exception:  # for example, no memory is left: the others go on
+            sys.excepthook(*sys.exc_info())
 
 
-def _fill(struct, release, released, kept, below, has_dictionary):
-    """Completes a struct: it owns those below it, of which the last may be the dictionary, and calls released(key) at the end."""
-    pointers = (_void * max(len(below), 1))(*(ctypes.addressof(c) for c in below))
-    struct.n_children, struct.children = len(below) - has_dictionary, ctypes.addressof(pointers)
-    struct.dictionary = pointers[-1] if has_dictionary else None
-    key = next(_keys)
-    _live[key] = (released, kept, pointers, below)
-    struct.private_data, struct.release = key, release
-    return key
+def _end(releaser, released, kept, below):
+    """Releases what a struct has kept alive, and those below it that no consumer has moved."""
+    for struct in below:
+        release(struct)
+    _Releaser.idle.setdefault(releaser.kind, []).append(releaser)
+    released(releaser.key)
+
+
+def _fill(struct, retain, released, kept, below, has_dictionary):
+    """Completes a struct: it owns those below it, of which the last may be the dictionary. retain(key) is called now, and
+    released(key) at the end, which an error is as well."""
+    try:
+        pointers = (_void * max(len(below), 1))(*(ctypes.addressof(c) for c in below))
+        struct.n_children, struct.children = len(below) - has_dictionary, ctypes.addressof(pointers)
+        struct.dictionary = pointers[-1] if has_dictionary else None
+        releaser = _Releaser.take(type(struct))
+        _live[releaser.key] = (releaser, released, (kept, pointers), below)
+        struct.private_data, struct.release = releaser.key, releaser.address
+        retain(releaser.key)
+    except BaseException:
+        for each in (struct,) if struct.release else below:
+            release(each)
+        raise
+
+
+def _nothing(key):
+    pass
 
 
 def export_schema(field, struct=None):
@@ -105,7 +153,7 @@ def export_schema(field, struct=None):
         struct.metadata = ctypes.addressof(texts[2])
     struct.flags = field.flags
     below = _all(export_schema, [(child,) for child in field.below()])
-    _fill(struct, _RELEASE_SCHEMA, lambda key: None, texts, below, bool(field.dictionary))
+    _fill(struct, _nothing, _nothing, texts, below, bool(field.dictionary))
     return struct
 
 
@@ -122,7 +170,7 @@ def export_array(node, field, memory, struct=None):
     buffers = (_void * max(len(addresses), 1))(*addresses)
     struct.n_buffers, struct.buffers = len(addresses), ctypes.addressof(buffers)
     below = _all(export_array, [(child, f, memory) for child, f in zip(node.below(), field.below())])
-    memory.retain(_fill(struct, _RELEASE_ARRAY, memory.release, (buffers, sizes), below, bool(field.dictionary)))
+    _fill(struct, memory.retain, memory.release, (buffers, sizes), below, bool(field.dictionary))
     return struct
 
 
@@ -158,9 +206,13 @@ _UNUSED = _Offer(object(), None).references()
 def capsule(struct, name):
     """A capsule, whose struct is released by sweep() if no consumer takes it. It has no destructor: one in Python would replace
     the exception that is being raised while the capsule is destroyed."""
-    made = _new_capsule(ctypes.addressof(struct), name, None)  # this variable keeps sweep() off
-    _offers.append(_Offer(made, struct))
-    return made
+    try:
+        made = _new_capsule(ctypes.addressof(struct), name, None)  # this variable keeps sweep() off
+        _offers.append(_Offer(made, struct))
+        return made
+    except BaseException:
+        release(getattr(struct, "array", struct))
+        raise
 
 
 def sweep():

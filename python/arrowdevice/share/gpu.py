@@ -74,7 +74,7 @@ def find(uuid):
 # Memory that is open, and how often: the driver opens an allocation once for a process.
 _lock = threading.Lock()
 _open: dict[tuple[int, bytes], list[int]] = {}
-_lost: list[object] = []  # connections of memory that the driver did not close
+_lost: list[object] = []  # connections of memory that was not closed
 
 
 class Opened:
@@ -83,6 +83,7 @@ class Opened:
     def __init__(self, ordinal, device):
         self.ordinal, self._device = ordinal, device
         self.addresses, self._handles, self._event, self._context = [], [], None, None
+        self._unclosed = [True]  # popped once, by whichever thread is first
 
     def open(self, ticket):
         """Opens the regions of a ticket, and its event."""
@@ -115,15 +116,19 @@ class Opened:
 
     def close(self, done, outcome):
         """Closes the memory after the pending work of this process, and calls done(outcome), on a thread of its own: it waits for
-        the GPU."""
+        the GPU. A second call does nothing."""
         if self._context is None:
             done(outcome)
+            return
+        try:
+            self._unclosed.pop()
+        except IndexError:
             return
         thread = threading.Thread(target=self._close, args=(done, outcome), name="arrowdevice.share close", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is at its end, and so is the memory
-            pass
+        except RuntimeError:  # the interpreter is at its end, and so is the memory; or no thread is left
+            _lost.append(done)
 
     def _close(self, done, outcome):
         """Without done(), the owner waits for the exit of this process: so it does for memory that the driver does not close."""

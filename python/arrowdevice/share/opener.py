@@ -34,11 +34,15 @@ _WAIT_FOR_OWNER = 0.05  # seconds, after a failure
 
 
 class _Connection:
-    """The opener's end, which is closed when end() was called."""
+    """The opener's end, which is closed when end() was called, or with the last reference."""
 
     def __init__(self, socket_):
         self.socket, self.files, self.pid = socket_, [], os.getpid()
-        self._open = [True]  # popped once, by whichever thread is first
+        self._open, self._ended = True, False
+
+    def __del__(self, finalizing=sys.is_finalizing):
+        if not finalizing():
+            self.end(FAILED)
 
     def receive(self, ticket, data, deadline):
         """Requests the batch, and receives the reply and the files."""
@@ -71,14 +75,14 @@ class _Connection:
             os.close(self.files.pop())
 
     def end(self, outcome):
-        """Tells the owner that this process no longer uses the batch, and closes the connection."""
-        try:
-            self._open.pop()
-        except IndexError:
+        """Tells the owner that this process no longer uses the batch, and closes the connection. After Ctrl-C it is called again."""
+        self._open = False
+        if self._ended:
             return
         self.close_files()
         if self.pid != os.getpid():  # a child that was forked: the batch is its parent's
             self.socket.close()
+            self._ended = True
             return
         try:
             self.socket.settimeout(5)
@@ -89,11 +93,8 @@ class _Connection:
                 self.socket.recv(1)
         except OSError:
             pass
-        loop.call(self._close)
-
-    def _close(self):
-        loop.forget(self.socket)
-        self.socket.close()
+        loop.call(_close, self.socket)
+        self._ended = True
 
     def watch(self, gone):
         """Calls gone, on a thread of its own, if the owner closes the connection before this process does."""
@@ -105,6 +106,11 @@ class _Connection:
 
         if self._open:
             loop.watch(self.socket, ready)
+
+
+def _close(socket_):
+    loop.forget(socket_)
+    socket_.close()
 
 
 def _left(deadline):
@@ -137,12 +143,17 @@ def _connect(name, deadline):
 
 
 class _Opened:
-    """The memory of another process. It is closed after the last release of those that retain it."""
+    """The memory of another process. It is closed after the last release of those that retain it, or with the last reference: a
+    release that Ctrl-C has cut short is not lost."""
 
     def __init__(self, connection):
-        self.connection, self.mappings, self.device, self.event = connection, [], None, None
-        self._holders, self._open = set(), [True]  # changed by single operations, which no other thread can interrupt
-        self.outcome = FAILED
+        self.outcome, self.mappings, self.device = FAILED, [], None
+        self._holders, self._open = set(), True  # changed by single operations, which no other thread can interrupt
+        self.connection = connection
+
+    def __del__(self, finalizing=sys.is_finalizing):
+        if not finalizing():
+            self.close()
 
     def open(self, ticket):
         """Maps the files, or opens the memory of a GPU."""
@@ -180,15 +191,12 @@ class _Opened:
             self.close()
 
     def close(self):
-        try:
-            self._open.pop()
-        except IndexError:
-            return
+        self._open = False
         if self.device is not None:
             self.device.close(self.connection.end, self.outcome)
             return
-        for mapping in self.mappings:
-            memory.unmap(*mapping)
+        while self.mappings:
+            memory.unmap(*self.mappings.pop())
         self.connection.end(self.outcome)
 
 
@@ -310,11 +318,15 @@ class RecordBatch(_SeenArrays):
         root.buffers, root.children = [(0, 0)], t.columns
         opened.retain(keep := object())
         try:
+            loop.start()
             cdata.export_array(root, t.schema, opened, array_)
             result = (self.__arrow_c_schema__(), cdata.capsule(struct, name))
+            loop.call(int)  # it looks after the capsules
+        except BaseException:
+            cdata.release(array_)
+            raise
         finally:
             opened.release(keep)
-        loop.call(int)  # it looks after the capsules
         return result
 
 
@@ -335,6 +347,7 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
     t.check_owner()
     device = gpu.find(t.device_uuid) if t.device_type == CUDA else None
     deadline = time.monotonic() + timeout
+    loop.start()
     connection = _Connection(_connect(t.socket, deadline))
     opened = _Opened(connection)
     try:
@@ -350,10 +363,11 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
         t.decode_rest()
         opened.device = device
         opened.open(t)
+        loop.call(connection.watch, owner_gone)
     except BaseException as error:
+        opened.outcome = FAILED
         opened.close()
         if isinstance(error, socket.timeout):
             raise TimeoutError("share: open: the owner does not answer") from None
         raise
-    loop.call(connection.watch, owner_gone)
     return (RecordBatch if device is not None else _HostRecordBatch)(opened, t)

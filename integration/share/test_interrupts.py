@@ -1,0 +1,194 @@
+"""Ctrl-C, the limit of recursion, and what the system refuses: nothing is lost, and no struct stays unreleased."""
+
+import ctypes
+import errno
+import os
+import selectors
+import signal
+import threading
+
+import pyarrow as pa
+import pytest
+
+import machines
+from arrowdevice import share
+from arrowdevice.share import cdata, loop, opener
+from arrowdevice.share.schema import Field
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.fixture
+def owner():
+    with machines.process("go") as p:
+        yield p
+
+
+def is_released(owner):
+    owner.ask("close")
+    return owner.ask("wait", 20) == "released"
+
+
+def calls(structs):
+    return [(struct, cdata.RELEASE(struct.release), ctypes.addressof(struct)) for struct in structs]
+
+
+def test_release_while_signal_handlers_raise():
+    """A consumer looks at the struct after the callback, and PyArrow ends the process if it is not released."""
+    interrupts = 0
+    loop.loop.start()
+
+    def interrupt(*_):
+        nonlocal interrupts
+        interrupts += 1
+        raise Interrupted
+
+    def finish():
+        for struct, release, address in left:
+            while struct.release:
+                release(address)
+                assert not struct.release
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while interrupts < 200:
+            left = calls([cdata.export_schema(Field("i")) for _ in range(1000)])
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+                while True:
+                    try:
+                        finish()
+                        break
+                    except Interrupted:
+                        pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupted:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            finish()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    machines.eventually(lambda: cdata.exported() == 0)
+
+
+def test_release_near_the_limit_of_recursion():
+    """However deep the fields are nested."""
+    loop.loop.start()
+    field = Field("i")
+    for _ in range(30):
+        field = Field("+s", children=[field])
+    ((struct, release, address),) = calls([cdata.export_schema(field)])
+
+    def descend():
+        try:
+            above = descend() + 1
+        except RecursionError:
+            return 0
+        if above == 20:
+            release(address)
+        return above
+
+    descend()
+    assert not struct.release
+    machines.eventually(lambda: cdata.exported() == 0)
+
+
+@pytest.mark.parametrize("protocol", ["__arrow_c_array__", "__arrow_c_device_array__"])
+def test_close_during_an_export(owner, monkeypatch, protocol):
+    """By another thread, for example: what was exported before is released."""
+    batch = share.open(owner.share("struct_dictionary"))
+    schema = share.RecordBatch.__arrow_c_schema__
+
+    def closing(self):
+        self.close()
+        return schema(self)
+
+    monkeypatch.setattr(share.RecordBatch, "__arrow_c_schema__", closing)
+    with pytest.raises(ValueError, match="was closed"):
+        getattr(batch, protocol)()
+    assert is_released(owner)
+    machines.eventually(lambda: cdata.exported() == 0)
+
+
+def failing_once(function, error):
+    left = [error]
+
+    def call(*arguments, **keywords):
+        if left:
+            raise left.pop()
+        return function(*arguments, **keywords)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("where", "what"), [(os, "eventfd"), (selectors, "DefaultSelector"), (threading.Thread, "start")], ids=lambda x: str(x)
+)
+def test_threads_that_do_not_start(monkeypatch, where, what):
+    """The next call starts them."""
+    made, files, called = loop.Loop(), len(os.listdir("/proc/self/fd")), threading.Event()
+    monkeypatch.setattr(where, what, failing_once(getattr(where, what), OSError(errno.EMFILE, "none is left")))
+    with pytest.raises(OSError, match="none is left"):
+        made.call(called.set)
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert not called.is_set()
+    made.call(called.set)
+    assert called.wait(machines.LIMIT)
+
+
+def test_interrupted_wait_for_the_thread(monkeypatch):
+    """The thread runs, so it keeps its files."""
+    made, start, called = loop.Loop(), threading.Thread.start, threading.Event()
+
+    def interrupted(thread):
+        unowned = thread._args[0] if thread._args else None
+        start(thread)
+        if thread.name == "arrowdevice.share":
+            machines.eventually(lambda: not unowned)
+            raise Interrupted
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(Interrupted):
+        made.start()
+    made.call(called.set)
+    assert called.wait(machines.LIMIT)
+
+
+@pytest.mark.parametrize("function", ["start", "call"])
+def test_open_that_the_loop_refuses(owner, monkeypatch, function):
+    """The ticket can be opened again."""
+    ticket = owner.share("int32")
+    files, maps = len(os.listdir("/proc/self/fd")), memory_maps()
+    with monkeypatch.context() as patch:
+        patch.setattr(opener.loop, function, failing_once(getattr(opener.loop, function), OSError(errno.EMFILE, "none is left")))
+        with pytest.raises(OSError, match="none is left"):
+            share.open(ticket)
+    machines.eventually(lambda: len(os.listdir("/proc/self/fd")) <= files)
+    assert memory_maps() == maps
+    machines.eventually(lambda: owner.ask("openers") == "0")
+    share.open(ticket).close()
+    assert is_released(owner)
+
+
+def memory_maps():
+    with open("/proc/self/maps") as file:
+        return file.read().count("memfd:arrowdevice")
+
+
+@pytest.mark.parametrize(("where", "what"), [(opener.memory, "unmap"), (opener._Connection, "end"), (opener._Opened, "release")])
+def test_interrupted_close(owner, monkeypatch, where, what):
+    """The last reference ends what was begun."""
+    maps = memory_maps()
+    batch = share.open(owner.share("int32"))
+    table = pa.table(batch)
+    del table
+    machines.eventually(lambda: cdata.exported() == 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, what, failing_once(getattr(where, what), Interrupted()))
+        with pytest.raises(Interrupted):
+            batch.close()
+    del batch
+    assert is_released(owner)
+    assert what == "unmap" or memory_maps() == maps
