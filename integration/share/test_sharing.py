@@ -80,7 +80,8 @@ def test_streams_of_empty_batches(rows):
     schema = batches(1)[0].schema
     nothing = pa.RecordBatch.from_pylist([], schema=schema)
     assert rows(pa.RecordBatchReader.from_batches(schema, [nothing] * 3)) == []
-    assert rows(pa.RecordBatchReader.from_batches(schema, [nothing, *batches(2), nothing])) == pa.table(pa.Table.from_batches(batches(2))).to_pylist()
+    some = batches(2)
+    assert rows(pa.RecordBatchReader.from_batches(schema, [nothing, *some, nothing])) == pa.Table.from_batches(some).to_pylist()
 
 
 def test_streams_that_fail():
@@ -154,7 +155,8 @@ def lie():
     integers. Its producer releases them as they were."""
     columns = {
         "s": pa.array(["a", "bb", None]), "i": pa.array([1, None, 3]), "v": pa.array(["a" * 20, "b" * 30, None], pa.string_view()),
-        "l": pa.array([[1], None, [2, 3]]), "d": pa.array(["x", "y", "x"]).dictionary_encode(), "o": pa.array([b"1", b"2", b""], pa.large_binary()),
+        "l": pa.array([[1], None, [2, 3]]), "d": pa.array(["x", "y", "x"]).dictionary_encode(),
+        "o": pa.array([b"1", b"2", b""], pa.large_binary()),
         "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["x", None])),
         "u": pa.UnionArray.from_dense(pa.array([0, 0, 0], pa.int8()), pa.array([0, 1, 2], pa.int32()), [pa.array([1, 2, 3])]),
     }  # fmt: skip
@@ -394,3 +396,44 @@ def test_encoding_keeps_no_opener_waiting(monkeypatch):
     with share.share(pa.table({"b": [1]})):
         assert replies == [b"\1"]
     small.wait(machines.LIMIT)
+
+
+WHOLE = 1 << 14  # rows, of which slices are shared
+SLICED = {
+    "int64": (pa.array([None if i % 7 == 0 else i for i in range(WHOLE)]), 1),
+    "bool": (pa.array([i % 3 == 0 for i in range(WHOLE)]), 1),
+    "binary of fixed size": (pa.array([b"%05d" % i for i in range(WHOLE)], pa.binary(5)), 1),
+    "texts": (pa.array([None if i % 5 == 0 else str(i) for i in range(WHOLE)]), 20),
+    "views": (pa.array([str(i) for i in range(WHOLE)], pa.string_view()), 1),
+    "dictionary": (pa.array([f"{i % 9}" for i in range(WHOLE)]).dictionary_encode(), 1),
+    "list": (pa.array([[i] for i in range(WHOLE)], pa.list_(pa.int16())), 10),
+    "list view": (pa.array([[i] for i in range(WHOLE)], pa.list_view(pa.int16())), 10),
+    "dense union": (
+        pa.UnionArray.from_dense(pa.array([0] * WHOLE, pa.int8()), pa.array(range(WHOLE), pa.int32()), [pa.array([1] * WHOLE, pa.int8())]),
+        10,
+    ),
+    "struct": (pa.StructArray.from_arrays([pa.array(range(WHOLE))], ["x"], mask=pa.array([i % 5 == 0 for i in range(WHOLE)])), 40),
+    "sparse union": (pa.UnionArray.from_sparse(pa.array([0] * WHOLE, pa.int8()), [pa.array(range(WHOLE))]), 40),
+    "list of fixed size": (pa.array([[i, i] for i in range(WHOLE)], pa.list_(pa.int32(), 2)), 40),
+    "runs": (pa.RunEndEncodedArray.from_arrays(pa.array(range(1, WHOLE + 1), pa.int32()), pa.array(range(WHOLE))), 60),
+    "nulls": (pa.nulls(WHOLE), 1),
+}
+
+
+@pytest.mark.parametrize("kind", SLICED)
+@pytest.mark.parametrize("start, length", [(WHOLE - 13, 13), (WHOLE - 16, 5), (3, 9), (WHOLE - 8, 0), (8, 8)])
+def test_slices(rows, kind, start, length):
+    """They have the same rows, and memory for little more than these where the type allows it."""
+    array, pages = SLICED[kind]
+    data = pa.record_batch({"c": array}).slice(start, length)
+    assert rows(data) == data.to_pylist()
+    with share.share(data) as shared:
+        assert sum(region.size for region in fakes.content(shared.ticket).regions) <= pages * 4096
+
+
+def test_slices_of_shared_memory_stay_where_they_are():
+    memory = share.allocate(8 * 100)
+    array = pa.Array.from_buffers(pa.int64(), 100, [None, pa.py_buffer(memory)])
+    with share.share(pa.record_batch({"a": array}).slice(50)) as shared:
+        t = fakes.content(shared.ticket)
+        assert (t.columns[0].offset, t.columns[0].buffers[1], len(t.regions)) == (50, (1, 0), 1)

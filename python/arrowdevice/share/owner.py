@@ -286,8 +286,8 @@ def share(data: Any, *, openers: int = 1) -> Shared:
     to its end. A stream of several batches needs PyArrow, which combines them. The ticket can be opened openers times; an opener
     that fails to open the memory does not count.
 
-    Buffers in memory of allocate() are not copied; all others are, once, to a file without a name. Of a slice, the rows before the
-    first are copied as well."""
+    Buffers in memory of allocate() are not copied; all others are, once, to a file without a name. Of a slice, the texts of the rows
+    before the first are copied as well, and what lies in nested columns."""
     require_linux("share")
     if isinstance(openers, bool) or not hasattr(openers, "__index__"):
         raise TypeError(f"share: share: openers = {openers!r}, want an int")

@@ -43,16 +43,19 @@ class Layout:
         self.data, self.is_view, self.children = data, is_view, children
         self.times = times  # elements of each child for an element, at least
 
+    def bits(self, i):
+        """The bits of an element in buffer i, or 0 if that has no place of its own for each."""
+        i -= self.has_validity
+        if i < 1:
+            return self.width if i == 0 else 1
+        if self.data or self.is_view:
+            return 0
+        return self.width if self.has_validity else 32  # sizes of a list view, offsets of a dense union
+
     def least_size(self, i, end):
         """The bytes that buffer i has at least for so many elements."""
-        if i == 0 and self.has_validity:
-            return (end + 7) // 8
-        first = 1 if self.has_validity else 0
-        if i == first:
-            return (self.width * (end + self.extra) + 7) // 8
-        if i == first + 1 and not self.data and not self.is_view:  # sizes of a list view, offsets of a dense union
-            return 4 * end if not self.has_validity else self.width // 8 * end
-        return 0
+        return (self.bits(i) * (end + (self.extra if i == 1 else 0)) + 7) // 8
+
 
 _FIXED = {
     "n": Layout(0, has_validity=False),

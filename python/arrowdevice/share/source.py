@@ -100,15 +100,29 @@ class Source:
         node, layout = Node(array.length, array.null_count, array.offset if array.length else 0), layout_of(field)
         buffers = _buffers(array, layout, at)
         sizes = _sizes(buffers, layout, array, at)
+        node.offset -= self.skip(node.offset, layout, buffers, sizes)
         node.buffers = [self.place(buffer, size) for buffer, size in zip(buffers, sizes)]
         node.view_sizes = sizes[2:] if layout.is_view else []
         children = _children(array, field, at)
         node.children = [self.node(c, f, f"{at}.children[{i}]") for i, (c, f) in enumerate(zip(children, field.children))]
         if bool(array.dictionary) != bool(field.dictionary):
-            raise _invalid(f"{at}.dictionary", "one" if array.dictionary else "NULL", f"{'one' if field.dictionary else 'NULL'}, as the schema has it")
+            has, wants = ("one" if d else "NULL" for d in (array.dictionary, field.dictionary))
+            raise _invalid(f"{at}.dictionary", has, f"{wants}, as the schema has it")
         if field.dictionary:
             node.dictionary = self.node(_below(array.dictionary, f"{at}.dictionary"), field.dictionary, f"{at}.dictionary")
         return node
+
+    def skip(self, offset, layout, buffers, sizes):
+        """Moves the starts of buffers that will be copied towards the first element, and returns by how many elements: whole bytes
+        of a bitmap. Elements of structs, sparse unions and lists of fixed size lie where those of their children do, and so stay."""
+        skipped = offset - offset % 8
+        if not skipped or not layout.buffers or layout.times or any(memory.find(b) for b in buffers[: layout.buffers] if b):
+            return 0
+        for i in range(layout.buffers):
+            if buffers[i]:
+                buffers[i] += skipped * layout.bits(i) // 8
+                sizes[i] -= skipped * layout.bits(i) // 8
+        return skipped
 
     def place(self, address, size):
         """The place of a buffer of some bytes."""
