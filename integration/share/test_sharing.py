@@ -279,10 +279,21 @@ def test_objects_that_lie(lie, says):
     assert not owner._owner.by_token
 
 
-def test_arrays_of_a_type_without_buffers(rows):
-    """Unions may have a validity bitmap by producers of old, and nulls one by Polars."""
-    union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
-    assert rows(pa.record_batch({"u": union, "n": pa.nulls(2)})) == [{"u": 1, "n": None}, {"u": 2, "n": None}]
+def test_unions_by_producers_of_old(rows):
+    """They have a validity bitmap in front, or NULL."""
+    unions = [
+        pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])]),
+        pa.UnionArray.from_dense(pa.array([0, 0], pa.int8()), pa.array([1, 0], pa.int32()), [pa.array([1, 2])]),
+    ]
+    liar = Liar(pa.record_batch(unions, ["s", "d"]))
+    kept = []
+    for i in range(2):
+        union = cdata.ArrowArray.from_address(ctypes.c_void_p.from_address(liar.array.children + 8 * i).value)
+        kept.append((ctypes.c_void_p * 3)(None, *(_pointer(union, k) for k in range(union.n_buffers))))
+        liar.set(union, "buffers", ctypes.addressof(kept[i]))
+        liar.set(union, "n_buffers", union.n_buffers + 1)
+    assert rows(liar) == [{"s": 1, "d": 2}, {"s": 2, "d": 1}]
+    liar.undo()
 
 
 def dictionary(values):
