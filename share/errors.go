@@ -26,8 +26,9 @@ var (
 	ErrOwnerGone = errors.New("the owner of the batch has exited, or shares nothing any more")
 	// ErrUsed: the ticket was opened as often as its owner allows, or was closed, and its owner still shares other batches.
 	ErrUsed = errors.New("the ticket cannot be opened any more")
-	// ErrNotShareable: other processes cannot open the memory of the batch. It wraps device.ErrNotSupported.
-	ErrNotShareable = fmt.Errorf("no other process can open the memory: %w", device.ErrNotSupported)
+	// ErrNotShareable: other processes cannot open the memory of the batch, or the schema of a ticket has no place for a type.
+	// It wraps device.ErrNotSupported.
+	ErrNotShareable = fmt.Errorf("no other process can open the batch: %w", device.ErrNotSupported)
 )
 
 // badTicket is the error for a field of a ticket.

@@ -5,12 +5,14 @@ package share
 import (
 	"context"
 	"encoding/hex"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/extensions"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -177,6 +179,32 @@ func TestGPUMemoryThatCannotBeShared(t *testing.T) {
 		there.Release()
 	}
 	require.NoError(t, gpu.Flush(background))
+}
+
+// An IPC schema has no place for the type of a dictionary whose values are a dictionary or of an extension type.
+func TestDictionariesThatCannotBeShared(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := allocator(t)
+	int8s := arrow.PrimitiveTypes.Int8
+	indices, _, err := array.FromJSON(memory.DefaultAllocator, int8s, strings.NewReader(`[0]`))
+	require.NoError(t, err)
+	defer indices.Release()
+	inner := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: int8s, ValueType: int8s}, indices, indices)
+	defer inner.Release()
+	bools := array.NewExtensionArrayWithStorage(extensions.NewBool8Type(), indices)
+	defer bools.Release()
+	for _, values := range []arrow.Array{inner, bools} {
+		dt := &arrow.DictionaryType{IndexType: int8s, ValueType: values.DataType()}
+		column := array.NewDictionaryArray(dt, indices, values)
+		rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt}}, nil), []arrow.Array{column}, 1)
+		b := onHost(t, rec, mem)
+		_, err := Share(background, b)
+		assert.ErrorIs(t, err, ErrNotShareable)
+		assert.ErrorContains(t, err, `columns[0] "d": dictionary: values of `)
+		b.Release()
+		rec.Release()
+		column.Release()
+	}
 }
 
 // A ticket opens as often as its owner allows, and not after Close.

@@ -154,6 +154,9 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 		n.children = append(n.children, below)
 	}
 	if a.Dictionary != 0 {
+		if err := checkValues(layout.ChildType(st, 0)); err != nil {
+			return n, err
+		}
 		below, err := s.node(c, abi.At[abi.ArrowArray](a.Dictionary), layout.ChildType(st, 0))
 		if err != nil {
 			return n, fmt.Errorf("dictionary: %w", err)
@@ -161,6 +164,15 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 		n.dictionary = &below
 	}
 	return n, nil
+}
+
+// checkValues refuses dictionaries of dictionaries, and of extension types: an IPC schema has one dictionary and the
+// metadata of one type for each field, and readers take an extension to be that of the field.
+func checkValues(dt arrow.DataType) error {
+	if id := dt.ID(); id == arrow.DICTIONARY || id == arrow.EXTENSION {
+		return fmt.Errorf("dictionary: values of %s, which the schema of a ticket has no place for: %w", dt, ErrNotShareable)
+	}
+	return nil
 }
 
 // isEmpty reports whether a buffer is known to have no bytes. For binary values in device memory this is not known.
