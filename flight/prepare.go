@@ -100,51 +100,53 @@ func isUnwritable(d arrow.ArrayData, sliced bool) bool {
 	return slices.ContainsFunc(d.Children(), func(child arrow.ArrayData) bool { return isUnwritable(child, sliced) })
 }
 
-// withNullCounts returns a batch with the null counts of all arrays, and releases rec. arrow-go's writer would set those that are not
+// withNullCounts returns a batch with the null counts of all arrays, and takes rec. arrow-go's writer would set those that are not
 // known, on arrays of the program, which it may send on several goroutines.
 func withNullCounts(rec arrow.RecordBatch) arrow.RecordBatch {
-	columns, changed := slices.Clone(rec.Columns()), false
-	for i, column := range columns {
-		data := countedData(column.Data())
-		defer data.Release()
-		if data == column.Data() {
-			continue
-		}
-		columns[i], changed = array.MakeFromData(data), true
-		defer columns[i].Release()
-	}
-	if !changed {
+	if !slices.ContainsFunc(rec.Columns(), func(c arrow.Array) bool { return isUncounted(c.Data()) }) {
 		return rec
 	}
 	defer rec.Release()
+	columns := slices.Clone(rec.Columns())
+	for i, column := range columns {
+		data := countedData(column.Data())
+		defer data.Release()
+		columns[i] = array.MakeFromData(data)
+		defer columns[i].Release()
+	}
 	return array.NewRecordBatchWithMetadata(rec.Schema(), columns, rec.NumRows(), metadataOf(rec))
 }
 
-// countedData returns the data, with a reference, or, if it has null counts that are not known, new data over the same buffers.
+// isUncounted reports whether a null count of an array, or of one below it, is not known.
+func isUncounted(a arrow.ArrayData) bool {
+	d, ok := a.(*array.Data)
+	if !ok || d == nil {
+		return false
+	}
+	return d.NullN() < 0 && d.DataType().ID() != arrow.NULL || isUncounted(d.Dictionary()) || slices.ContainsFunc(d.Children(), isUncounted)
+}
+
+// countedData returns the data, with a reference, or, if isUncounted, new data over the same buffers.
 func countedData(a arrow.ArrayData) arrow.ArrayData {
-	nulls, known := a.NullN(), true
+	if !isUncounted(a) {
+		a.Retain()
+		return a
+	}
+	nulls := a.NullN()
 	if nulls < 0 && a.DataType().ID() != arrow.NULL {
-		nulls, known = countNulls(a), false
+		nulls = countNulls(a)
 	}
 	children := make([]arrow.ArrayData, len(a.Children()))
 	for i, child := range a.Children() {
 		children[i] = countedData(child)
 		defer children[i].Release()
-		known = known && children[i] == child
-	}
-	d, _ := a.Dictionary().(*array.Data)
-	var values arrow.ArrayData
-	if d != nil {
-		values = countedData(d)
-		defer values.Release()
-		known = known && values == arrow.ArrayData(d)
-	}
-	if known {
-		a.Retain()
-		return a
 	}
 	counted := array.NewData(a.DataType(), a.Len(), a.Buffers(), children, nulls, a.Offset())
-	counted.SetDictionary(values)
+	if d, _ := a.Dictionary().(*array.Data); d != nil {
+		values := countedData(d)
+		defer values.Release()
+		counted.SetDictionary(values)
+	}
 	return counted
 }
 
