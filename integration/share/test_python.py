@@ -300,13 +300,19 @@ def test_allocated_memory_is_freed():
     views = [share.allocate(1 << 20) for _ in range(20)]
     assert blocks() == (files + 20, mappings + 20)
     address = fakes.address(views[3])
-    assert memory.find(address + 1000).address == address
+    found = memory.Allocated()
+    block = found.find(address)
+    assert (block.address, block.size) == (address, 1 << 20)
+    assert found.find(0) is found.find((1 << 64) - 1) is None
+    assert block is found.find(address + (1 << 20) - 1) is not found.find(address - 1)
+    assert found.find(address + (1 << 20)) is not block
+    del found, block
     kept = np.frombuffer(views[3], np.uint8)
     del views
     assert blocks() == (files + 1, mappings + 1)
     del kept
     assert blocks() == (files, mappings)
-    assert memory.find(address) is None and address not in memory._blocks
+    assert memory.Allocated().find(address) is None and address not in memory._blocks
 
 
 def test_copies_are_aligned_and_made_once():

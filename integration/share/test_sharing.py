@@ -14,7 +14,7 @@ import abi
 import fakes
 import machines
 from arrowdevice import share
-from arrowdevice.share import cdata, owner, source
+from arrowdevice.share import cdata, memory, owner, source
 
 READER = """
 import sys
@@ -448,3 +448,13 @@ def test_slices_of_shared_memory_stay_where_they_are():
     with share.share(pa.record_batch({"a": array}).slice(50)) as shared:
         t = fakes.content(shared.ticket)
         assert (t.columns[0].offset, t.columns[0].buffers[1], len(t.regions)) == (50, (1, 0), 1)
+
+
+def test_other_shared_memory_is_not_kept():
+    """Only what the batch lies in is."""
+    for data in (pa.table({"a": [1]}), pa.RecordBatchReader.from_batches(batches(1)[0].schema, [])):
+        other = share.allocate(8)
+        with share.share(data):
+            address = fakes.address(other)
+            del other
+            assert memory.Allocated().find(address) is None

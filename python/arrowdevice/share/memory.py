@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import errno
 import fcntl
@@ -75,13 +76,18 @@ class Block:
 _blocks: dict[int, weakref.ref[Block]] = {}  # weak references to the blocks of allocate, by their address
 
 
-def find(address):
-    """The block of allocate that an address lies in, or None."""
-    for reference in list(_blocks.values()):
-        block = reference()
-        if block is not None and block.address <= address < block.address + block.size:
-            return block
-    return None
+class Allocated:
+    """The blocks of allocate that are in use at one time, which it retains."""
+
+    def __init__(self):
+        alive = [block for reference in list(_blocks.values()) if (block := reference()) is not None]
+        self._blocks = sorted(alive, key=lambda block: block.address)
+        self._starts = [block.address for block in self._blocks]
+
+    def find(self, address):
+        """The block that an address lies in, or None."""
+        i = bisect.bisect(self._starts, address) - 1
+        return self._blocks[i] if i >= 0 and address < self._starts[i] + self._blocks[i].size else None
 
 
 def allocate(size: int) -> memoryview:

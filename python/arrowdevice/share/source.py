@@ -47,6 +47,7 @@ class Source:
 
     def __init__(self, struct):
         self.struct, self.blocks = struct, []
+        self._allocated = None  # while the batch is described
         self._places, self._copied = {}, 0  # of buffers, by their addresses and sizes; bytes to copy
 
     def release(self):
@@ -65,11 +66,12 @@ class Source:
         if root is None:
             t.columns = [_empty(f) for f in field.children]
             return t
+        self._allocated = memory.Allocated()
         try:
             t.rows, t.columns = root.length, self.columns(root, field)
         except cdata.Invalid as error:
             raise NotShareable(f"share: share: data: {error}") from None
-        in_place = bool(self.blocks)
+        self._allocated, in_place = None, bool(self.blocks)
         self.copy(t.columns)
         if not in_place:
             cdata.release(root)  # nothing of it is used any more
@@ -116,7 +118,7 @@ class Source:
         """Moves the starts of buffers that will be copied towards the first element, and returns by how many elements: whole bytes
         of a bitmap. Elements of structs, sparse unions and lists of fixed size lie where those of their children do, and so stay."""
         skipped = offset - offset % 8
-        if not skipped or not layout.buffers or layout.times or any(memory.find(b) for b in buffers[: layout.buffers] if b):
+        if not skipped or not layout.buffers or layout.times or any(self._allocated.find(b) for b in buffers[: layout.buffers] if b):
             return 0
         for i in range(layout.buffers):
             if buffers[i]:
@@ -130,7 +132,7 @@ class Source:
             return (0, 0)
         if (address, size) in self._places:
             return self._places[address, size]
-        block = memory.find(address)
+        block = self._allocated.find(address)
         if block is None or address + size > block.address + block.size:
             place = (_COPY, self._copied)
             self._copied += -(-size // _ALIGNMENT) * _ALIGNMENT
