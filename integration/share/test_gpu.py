@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import abi
+import fakes
 import machines
 import peer
 from arrowdevice import share
@@ -156,6 +157,18 @@ def test_failing_calls(owner, driver, monkeypatch):
         assert taken.numbers(0) == WANT
         taken.release()
     assert owner.ask("wait", 20) == "released"
+
+
+def test_region_that_is_larger_than_its_memory(owner, driver):
+    """Consumers would access other memory of the GPU."""
+    real = owner.share("int32", "valid", "gpu")
+    with fakes.owner() as other:
+        size = [fakes.tickets.Region(r.handle, 1 << 40) for r in fakes.content(real).regions]
+        with pytest.raises(share.BadTicket, match=r"regions\[0\].size = 1099511627776, want at most"):
+            share.open(other.ticket(real, regions=size))
+        machines.eventually(lambda: other.last == [b"f"])
+    assert not gpu._open
+    owner.ask("close")
 
 
 @pytest.mark.filterwarnings("ignore:memory of the GPU stays open:ResourceWarning")

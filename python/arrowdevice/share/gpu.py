@@ -62,8 +62,6 @@ def _ask(kind, function, *arguments):
 
 def find(uuid):
     """The GPU with a UUID: ordinals differ between processes."""
-    if len(uuid) != 16:
-        raise BadTicket(f"share: ticket: device_uuid = {len(uuid)} bytes, want 16")
     for ordinal in range(_ask(ctypes.c_int, "cuDeviceGetCount").value):
         device = _ask(ctypes.c_int, "cuDeviceGet", ordinal).value
         if bytes(_ask(ctypes.c_ubyte * 16, "cuDeviceGetUuid_v2", device)) == uuid:
@@ -94,6 +92,7 @@ class Opened:
                     raise BadTicket(f"share: ticket: regions[{i}].handle = none, want one for memory of a GPU")
                 try:
                     self.addresses.append(self._memory(region.handle))
+                    _check_size(self.addresses[i], region.size, i)
                 except DriverError as error:
                     other = "; the owner is in another PID namespace, and CUDA IPC needs one for both" if ticket.in_other_pids() else ""
                     raise DriverError(f"{error}: regions[{i}]{other}") from None
@@ -150,6 +149,14 @@ class Opened:
             warnings.warn(f"memory of the GPU stays open until this process exits: {error}", ResourceWarning, stacklevel=1)
             return
         done(outcome)
+
+
+def _check_size(address, size, i):
+    """Refuses a region that is larger than the memory that was opened: consumers would access other memory."""
+    has = ctypes.c_size_t()
+    _call("cuMemGetAddressRange_v2", None, ctypes.byref(has), _pointer(address))
+    if has.value < size:
+        raise BadTicket(f"share: ticket: regions[{i}].size = {size}, want at most {has.value}, the size of the memory")
 
 
 @contextlib.contextmanager
