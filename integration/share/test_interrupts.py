@@ -5,6 +5,8 @@ import errno
 import os
 import selectors
 import signal
+import subprocess
+import sys
 import threading
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pytest
 
 import machines
 from arrowdevice import share
-from arrowdevice.share import cdata, loop, opener
+from arrowdevice.share import cdata, loop, opener, ticket, wire
 from arrowdevice.share.schema import Field
 
 
@@ -159,16 +161,16 @@ def test_interrupted_wait_for_the_thread(monkeypatch):
 @pytest.mark.parametrize("function", ["start", "call"])
 def test_open_that_the_loop_refuses(owner, monkeypatch, function):
     """The ticket can be opened again."""
-    ticket = owner.share("int32")
+    issued = owner.share("int32")
     files, maps = len(os.listdir("/proc/self/fd")), memory_maps()
     with monkeypatch.context() as patch:
         patch.setattr(opener.loop, function, failing_once(getattr(opener.loop, function), OSError(errno.EMFILE, "none is left")))
         with pytest.raises(OSError, match="none is left"):
-            share.open(ticket)
+            share.open(issued)
     machines.eventually(lambda: len(os.listdir("/proc/self/fd")) <= files)
     assert memory_maps() == maps
     machines.eventually(lambda: owner.ask("openers") == "0")
-    share.open(ticket).close()
+    share.open(issued).close()
     assert is_released(owner)
 
 
@@ -192,3 +194,78 @@ def test_interrupted_close(owner, monkeypatch, where, what):
     del batch
     assert is_released(owner)
     assert what == "unmap" or memory_maps() == maps
+
+
+# Of 3 bytes for each of a million fields.
+LARGE = ticket.seal(b"\x08\x01" + b"\x9a\x06\x00" * 1_000_000)
+
+
+def test_decoding_ends_in_time():
+    with wire.until(0), pytest.raises(TimeoutError, match="too large to be decoded"):
+        ticket.Ticket.decode(LARGE)
+    with wire.until(0), pytest.raises(TimeoutError, match="too large to be decoded"):
+        list(wire.numbers(bytes(5000)))
+    decoded = ticket.Ticket.decode(LARGE)
+    with wire.until(0), pytest.raises(TimeoutError, match="too large to be decoded"):
+        decoded.decode_rest()
+    with pytest.raises(TimeoutError, match="too large to be decoded"):
+        share.open(LARGE, timeout=0.01)
+
+
+def test_decoding_the_rest_ends_in_time(owner, monkeypatch):
+    """The owner is told, and the ticket can be opened again."""
+    issued = owner.share("int32")
+
+    def rest(self):
+        while True:
+            ticket.Ticket.decode(LARGE)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ticket.Ticket, "decode_rest", rest)
+        with pytest.raises(TimeoutError, match="too large to be decoded"):
+            share.open(issued, timeout=2)
+    machines.eventually(lambda: owner.ask("openers") == "0")
+    share.open(issued).close()
+    assert is_released(owner)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "names"),
+    [
+        ((5,), TypeError, "ticket = int"),
+        (("text",), TypeError, "ticket = str"),
+        ((b"", "1"), TypeError, "timeout = str"),
+        ((b"", float("nan")), ValueError, "timeout = nan"),
+        ((b"", float("inf")), ValueError, "timeout = inf"),
+        ((b"", 1e10), ValueError, "timeout = 1"),
+        ((b"", 1, 5), TypeError, "owner_gone = int"),
+    ],
+)
+def test_arguments_of_open(arguments, error, names):
+    keywords = dict(zip(("timeout", "owner_gone"), arguments[1:]))
+    with pytest.raises(error, match=names):
+        share.open(arguments[0], **keywords)
+
+
+def test_subinterpreters():
+    """Their daemon threads would end the process at their end."""
+    program = """
+import os
+try:
+    import _interpreters as interpreters
+    made = interpreters.create("legacy")
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    made = interpreters.create(isolated=False)
+interpreters.run_string(made, '''
+import os
+from arrowdevice import share
+for call in (share.open, share.share):
+    try:
+        call(b"")
+    except share.NotSupported as error:
+        os.write(1, str(error).encode())
+''')
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0 and out.stdout.count("in a subinterpreter") == 2, out

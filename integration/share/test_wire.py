@@ -142,6 +142,20 @@ def nested(depth):
     return {"columns": columns, "schema": of, "rows": 0}
 
 
+def runs(ends, values, nulls=0):
+    """A column of run-end encoded values, of so many run ends and values."""
+
+    def columns(_):
+        top = Node(5)
+        top.children = [Node(ends, nulls), Node(values)]
+        for child in top.children:
+            child.buffers = [(1, 0), (1, 0)]
+        return [top]
+
+    field = schema.Field("+r", children=[schema.Field("i"), schema.Field("i")])
+    return {"columns": columns, "schema": schema.Field("+s", flags=0, children=[field]), "rows": 5}
+
+
 # What an owner that forges tickets is found out by, after it has accepted: the changes, and what the error names.
 FORGED = {
     "an offset beyond its region": (column(buffers=[(0, 0), (1, 1 << 20)]), "columns[0].buffers[1].offset = 1048576"),
@@ -168,6 +182,13 @@ FORGED = {
     "an event of host memory": ({"event": bytes(64)}, "event"),
     "arrays 66 deep": (nested(66), ""),
     "a decimal of many digits": ({"schema": lambda s: with_format(s, "d:99,0")}, "schema"),
+    "more nulls than elements": (column(null_count=99), "[0].null_count = 99"),
+    "a null count below -1": (column(null_count=-2), "[0].null_count = -2"),
+    "nulls without a bitmap": (column(null_count=1, buffers=lambda b: [(0, 0), b[1]]), "want a validity bitmap for null_count"),
+    "no run ends": (runs(0, 1), "[0].children[0].length = 0"),
+    "fewer values than run ends": (runs(2, 1), "[0].children[1].length = 1"),
+    "run ends that are null": (runs(2, 2, nulls=1), "[0].children[0].null_count = 1"),
+    "metadata without end": ({"metadata": [(b"", b"")] * 4000}, "of so many bytes has"),
     "an open union": ({"schema": lambda s: with_format(s, "+us:0")}, "schema"),
 }
 
@@ -192,6 +213,15 @@ def test_owners_that_forge(opener, real, name):
     assert refused.name == "BadTicket" or name in _LATER, refused
     assert text in refused.text, refused
     opener.holds_at_most(before)
+
+
+def test_what_a_ticket_need_not_have(opener, real):
+    """Nor does a field of a large number make it one of another format."""
+    with fakes.owner(files=[fakes.file_of(r.size) for r in fakes.content(real).regions]) as owner:
+        ticket = fakes.forged(real, socket=owner.name, process=b"", token=b"")
+        opener.open(seal(own(ticket) + wire.integer(2**31 - 1, 1)))
+        opener.ask("release")
+        machines.eventually(lambda: owner.last == [b"r"])
 
 
 # What an owner replies, and sends, and the error.

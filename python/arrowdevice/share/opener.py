@@ -16,6 +16,7 @@ from .errors import BadTicket, OtherUser, OwnerGone, Used
 from .loop import loop
 from .peer import is_same_user, peer_of
 from .ticket import CPU, CUDA, Node, Ticket, require_linux
+from .wire import until
 
 TYPE_CHECKING = False  # which checkers take for true
 
@@ -30,6 +31,7 @@ ACCEPTED, EXHAUSTED, MISMATCHED, OTHER_USER = b"\1", b"\2", b"\3", b"\4"
 RELEASED, FAILED = b"r", b"f"
 MAX_FILES = 253  # descriptors in one message (SCM_MAX_FD)
 
+_MAX_TIMEOUT = 2_000_000  # seconds: sockets of Python have no more
 _WAIT_FOR_OWNER = 0.05  # seconds, after a failure
 
 
@@ -334,8 +336,20 @@ class _HostRecordBatch(RecordBatch, _HostArrays):
     __slots__ = ()
 
 
+def _check_arguments(ticket, timeout, owner_gone):
+    if not isinstance(ticket, (bytes, bytearray, memoryview)):
+        raise TypeError(f"share: open: ticket = {type(ticket).__name__}, want bytes")
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"share: open: timeout = {type(timeout).__name__}, want seconds")
+    if not timeout <= _MAX_TIMEOUT:
+        raise ValueError(f"share: open: timeout = {timeout}, want at most {_MAX_TIMEOUT} seconds")
+    if owner_gone is not None and not callable(owner_gone):
+        raise TypeError(f"share: open: owner_gone = {type(owner_gone).__name__}, want a function")
+
+
 def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], object] | None = None) -> RecordBatch:
-    """The batch that another process shares. It waits at most timeout seconds for the owner (TimeoutError).
+    """The batch that another process shares. It takes at most timeout seconds (TimeoutError): to wait for the owner, and to
+    decode the ticket.
 
     owner_gone is called once, on a thread of its own, if the owner exits before the batch is released. Host memory stays valid;
     the contents of memory of a GPU are undefined from then on.
@@ -343,10 +357,12 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
     A ticket that is invalid or cannot be opened is an error of this package, before memory is touched. If the memory cannot be
     opened, which is an OSError, the ticket can be opened again once the owner has been notified."""
     require_linux("open")
-    t = Ticket.decode(ticket)
+    _check_arguments(ticket, timeout, owner_gone)
+    deadline = time.monotonic() + timeout
+    with until(deadline):
+        t = Ticket.decode(ticket)
     t.check_owner()
     device = gpu.find(t.device_uuid) if t.device_type == CUDA else None
-    deadline = time.monotonic() + timeout
     loop.start()
     connection = _Connection(_connect(t.socket, deadline))
     opened = _Opened(connection)
@@ -360,14 +376,15 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
             raise OtherUser("share: open: the owner belongs to another user")
         if reply != ACCEPTED:
             raise BadTicket(f"share: open: the owner replied {reply[0]}")
-        t.decode_rest()
+        with until(deadline):
+            t.decode_rest()
         opened.device = device
         opened.open(t)
         loop.call(connection.watch, owner_gone)
     except BaseException as error:
         opened.outcome = FAILED
         opened.close()
-        if isinstance(error, socket.timeout):
+        if isinstance(error, socket.timeout) and not str(error).startswith("share: "):
             raise TimeoutError("share: open: the owner does not answer") from None
         raise
     return (RecordBatch if device is not None else _HostRecordBatch)(opened, t)

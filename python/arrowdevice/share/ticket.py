@@ -18,6 +18,8 @@ _SOCKET = re.compile(rb"arrowdevice-[0-9a-f]{32}\Z")
 _CHECKSUM_FIELD = wire.message(14, bytes(32))[:2]
 _CHECKSUM_SIZE = 2 + 32
 _NO_BUFFER = (0, 0)
+_MAX_GROWTH = 8
+_GROWTH = {8: 16, 13: 32}  # bytes that an element takes in Go, by the number of the field
 
 
 class Identity:
@@ -110,6 +112,7 @@ class Ticket:
             raise BadTicket("share: ticket: checksum: the ticket was truncated or changed")
         t, version, broken = cls(), 0, None
         t.device_type = 0
+        t.process = t.token = bytes(16)  # as those of Go, if the ticket has none
         t._body = body
         try:
             for number, integer, value in wire.fields(memoryview(body)):
@@ -130,9 +133,6 @@ class Ticket:
             raise _bad("version", version, VERSION)
         if broken:
             raise broken if isinstance(broken, BadTicket) else BadTicket(f"share: ticket: {broken}")
-        for name in ("process", "token"):
-            if not getattr(t, name):
-                raise _bad(name, "0 bytes", 16)
         return t
 
     def check_owner(self):
@@ -157,26 +157,32 @@ class Ticket:
 
     def decode_rest(self):
         """Decodes and checks the description of the batch, once the owner has confirmed the ticket. The schema says how many
-        arrays there are, so a message of many of them takes no more memory than a schema of so many fields."""
+        arrays there are, so a message of many of them takes no more memory than a schema of so many fields; regions and metadata have
+        the bounds of Go."""
         try:
-            encoded = columns = b""
+            encoded, columns, budget = b"", [], _MAX_GROWTH * len(self._body)
             for number, integer, value in wire.fields(memoryview(self._body)):
+                budget -= _GROWTH.get(number, 0)
+                if budget < 0:
+                    raise BadTicket("share: ticket: more regions and metadata than a ticket of so many bytes has")
                 if number == 8:
                     self.regions.append(_region(value, f"regions[{len(self.regions)}]"))
                 elif number == 9:
                     encoded = value
                 elif number == 10:
                     self.rows = wire.signed(integer)
+                elif number == 11:
+                    columns.append(value)
                 elif number == 12:
                     self.event = _fixed("event", value, 64)
                 elif number == 13:
-                    pair = dict.fromkeys((1, 2), b"")
-                    pair.update((n, bytes(v)) for n, _, v in wire.fields(value))
-                    self.metadata.append((pair[1], pair[2]))
+                    pair = {n: bytes(v) for n, _, v in wire.fields(value) if n in (1, 2)}
+                    self.metadata.append((pair.get(1, b""), pair.get(2, b"")))
             self.schema = ipc.decode(encoded)
             if self.rows < 0:
                 raise _bad("rows", self.rows, "0 or more")
-            columns = _some(self._body, 11, len(self.schema.children), "columns")
+            if len(columns) != len(self.schema.children):
+                raise _bad("columns", len(columns), f"{len(self.schema.children)}, as the schema has it")
             for i, (message, field) in enumerate(zip(columns, self.schema.children)):
                 node = _node(message, field, self.regions, f"columns[{i}]", 1)
                 if node.length < self.rows:
@@ -253,19 +259,37 @@ def _node(message, field, regions, at, depth):
             if len(n.buffers) > layout.buffers and not layout.is_view:
                 raise _bad(f"{at}.buffers", f"{len(n.buffers)} or more", layout.buffers)
         elif number == 5:
-            n.view_sizes += wire.numbers(value) if value else [wire.signed(integer)]
+            n.view_sizes += wire.numbers(value) if isinstance(value, memoryview) else [wire.signed(integer)]
     _check(n, layout, regions, at)
     children = _some(message, 6, len(field.children), f"{at}.children")
     n.children = [
         _node(c, f, regions, f"{at}.children[{i}]", depth + 1) for i, (c, f) in enumerate(zip(children, field.children))
     ]
-    for dictionary in _some(message, 7, 1 if field.dictionary else 0, f"{at}.dictionary"):
+    dictionary = None
+    for number, _, value in wire.fields(message):
+        if number == 7:  # the last one counts, as of any field that is no list
+            dictionary = value
+    if (dictionary is None) != (field.dictionary is None):
+        raise _bad(f"{at}.dictionary", "none" if dictionary is None else "one", "what the schema has")
+    if dictionary is not None:
         n.dictionary = _node(dictionary, field.dictionary, regions, f"{at}.dictionary", depth + 1)
+    _check_children(n, field, layout.times, at)
+    return n
+
+
+def _check_children(n, field, times, at):
     end = n.offset + n.length
     for i, child in enumerate(n.children):
-        if child.length < layout.times * end:
-            raise _bad(f"{at}.children[{i}].length", child.length, f"at least {layout.times * end}")
-    return n
+        if child.length < times * end:
+            raise _bad(f"{at}.children[{i}].length", child.length, f"at least {times * end}")
+    if field.format == "+r":
+        ends, values = n.children
+        if ends.null_count > 0:
+            raise _bad(f"{at}.children[0].null_count", ends.null_count, "0 for run ends")
+        if n.length and not ends.length:
+            raise _bad(f"{at}.children[0].length", 0, "at least 1")
+        if values.length < ends.length:
+            raise _bad(f"{at}.children[1].length", values.length, f"at least {ends.length}")
 
 
 def _check(n, layout, regions, at):
@@ -273,10 +297,14 @@ def _check(n, layout, regions, at):
     end = n.offset + n.length
     if n.length < 0 or n.offset < 0 or end >> 63:
         raise _bad(f"{at}.length", n.length, "lengths and offsets from 0 on")
+    if not -1 <= n.null_count <= n.length:
+        raise _bad(f"{at}.null_count", n.null_count, f"-1 to {n.length}")
     if len(n.buffers) != layout.buffers and (not layout.is_view or len(n.buffers) < 2):
         raise _bad(f"{at}.buffers", len(n.buffers), layout.buffers)
     if len(n.view_sizes) != (len(n.buffers) - 2 if layout.is_view else 0):
         raise _bad(f"{at}.view_sizes", len(n.view_sizes), "one for each buffer of bytes")
+    if n.null_count > 0 and layout.has_validity and n.buffers[0] == _NO_BUFFER:
+        raise _bad(f"{at}.buffers[0].region", 0, f"a validity bitmap for null_count = {n.null_count}")
     for i, (region, offset) in enumerate(n.buffers):
         is_data = layout.is_view and i >= 2
         least = n.view_sizes[i - 2] if is_data else layout.least_size(i, end)
@@ -309,3 +337,18 @@ def require_linux(what):
 
     if not sys.platform.startswith("linux"):
         raise NotSupported(f"share: {what}: on {sys.platform}: CUDA IPC and memfd exist on Linux only")
+    if _in_subinterpreter():
+        raise NotSupported(f"share: {what}: in a subinterpreter: its threads end the process with it")
+
+
+def _in_subinterpreter():
+    """Reports whether this is known to be no main interpreter."""
+    import importlib
+
+    for name in ("_interpreters", "_xxsubinterpreters"):  # since Python 3.13, and before
+        try:
+            module = importlib.import_module(name)
+            return module.get_current() != module.get_main()
+        except (ImportError, AttributeError):
+            pass
+    return False

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_LAST_NUMBER = 2**29 - 1
+_LAST_NUMBER = 2**31 - 1
+_LOOK = 1024  # fields between looks at the clock
 
 
 class Malformed(ValueError):
     """Bytes that are no message."""
 
 
+class _Limit(threading.local):
+    deadline = float("inf")
+
+
+_limit = _Limit()
+
+
+@contextlib.contextmanager
+def until(deadline):
+    """Bounds how long this thread reads messages, by time.monotonic(): fields raises TimeoutError."""
+    _limit.deadline = deadline
+    try:
+        yield
+    finally:
+        del _limit.deadline
+
+
+def _look():
+    if time.monotonic() > _limit.deadline:
+        raise TimeoutError("share: open: the ticket is too large to be decoded in this time")
+
+
 def fields(message):
     """Yields the number, the integer (0 for bytes) and the bytes (empty for an integer) of each field, in their order.
     Fields of a fixed size, which tickets do not have, are skipped."""
-    at, end = 0, len(message)
+    at, end, count = 0, len(message), 0
     while at < end:
+        count += 1
+        if count % _LOOK == 0:
+            _look()
         tag, at = _varint(message, at)
         number, kind = tag >> 3, tag & 7
         if not 0 < number <= _LAST_NUMBER:
@@ -53,8 +83,11 @@ def _varint(message, at):
 
 def numbers(packed):
     """Yields the values of a packed field of the type int64."""
-    at = 0
+    at = count = 0
     while at < len(packed):
+        count += 1
+        if count % _LOOK == 0:
+            _look()
         value, at = _varint(packed, at)
         yield signed(value)
 
