@@ -48,7 +48,12 @@ func (d *downloader) direct(ctx context.Context, list []device.Range) error {
 	pins := new(runtime.Pinner)
 	pins.Pin(unsafe.SliceData(d.to.Bytes()))
 	if err := d.copy(ctx, list); err != nil {
-		d.keepUntilDone(d.stream, func() { pins.Unpin(); d.to.Release() })
+		d.keepUntilDone(d.stream, func() {
+			pins.Unpin()
+			// The allocator may be the program's, and pass the memory on.
+			d.Mem.Known().Publish() // mutant: deleted
+			d.to.Release()
+		})
 		return err
 	}
 	pins.Unpin()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -247,6 +248,28 @@ func TestCloseDuringAWrite(t *testing.T) {
 	assert.Len(t, objects(t), 1, "the GPU writes to it")
 	open()
 	within.Eventually(t, "the object is removed", func() bool { return len(objects(t)) == 0 })
+}
+
+// A Write to page-locked memory comes after the copy of one whose context has ended, also in the eyes of the simulated driver, which
+// counts violations.
+func TestWriteAfterAnEndedWrite(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{Delay: time.Millisecond})
+	r := systemRegionOf(t, "r", onHost(t, numbers, numbersRows), triton.WithPinnedMemory(m.GPUs[0]))
+	next := upload(t, m.GPUs[0], numbers, `[{"a":9,"b":9}]`)
+	require.NoError(t, next.Synchronize(background))
+	batch, opens := slowBatch(t, m)
+	for range 60 {
+		ctx, cancel := context.WithCancel(background)
+		written := make(chan error, 1)
+		go func() { written <- r.Write(ctx, batch) }()
+		open := <-opens
+		cancel()
+		assert.ErrorIs(t, <-written, context.Canceled)
+		go func() { written <- r.Write(background, next) }()
+		open()
+		within.Seconds(t, "Write", func() error { return <-written })
+	}
 }
 
 // A region whose first copy does not end in time leaves nothing behind, once the GPU no longer writes to it.
