@@ -59,10 +59,10 @@ func infer(ctx context.Context, client *triton.Client, model *triton.Model, rows
 		return err
 	}
 	for _, region := range []*triton.Region{in, out.Region()} {
+		defer func() { err = errors.Join(err, unregister(ctx, client, region)) }() // before Close; nothing if Triton refuses Register
 		if err := client.Register(ctx, region); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, unregister(ctx, client, region)) }() // before Close
 	}
 	response, err := client.Infer(ctx, request)
 	if err != nil {
