@@ -121,8 +121,11 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 		return err
 	}
 	open, err := r.mayBeOpen(c)
-	if err != nil || !open { // mutant: err != nil
+	if err != nil {
 		return err
+	}
+	if !open { // mutant: never
+		return nil
 	}
 	if err := poll(ctx, r, func() (bool, error) { return c.requestClose(ctx, r) }); err != nil {
 		return err
@@ -140,8 +143,12 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 // requestClose asks the server to unregister a region, and reports whether the server has agreed to. It does not ask for the memory of
 // others.
 func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err error) {
-	if listed, err := c.listed(ctx, r); err != nil || listed == another { // mutant: err != nil
-		return true, err
+	listed, err := c.listed(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	if listed == another { // mutant: never
+		return true, nil
 	}
 	_, err = c.invoke(ctx, r.method("Unregister"), nameMessage(r))
 	// Up to 24.11: "Cannot unregister shared memory region 'x', it is currently in use."

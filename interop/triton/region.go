@@ -220,7 +220,8 @@ func (r *Region) noteOpen(c *Client, open bool) {
 	if r.servers == nil {
 		r.servers = map[*Client]bool{}
 	}
-	r.servers[c] = r.servers[c] || open // mutant: r.servers[c] = open
+	// mutant: r.servers[c] = open
+	r.servers[c] = r.servers[c] || open
 }
 
 // noteClosed records that the server of a client does not have the region open.
