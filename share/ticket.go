@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/endian"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -98,12 +99,15 @@ func (c *content) readSchema() (err error) {
 	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}
-	r, err := ipc.NewReader(bytes.NewReader(c.encoded))
+	r, err := ipc.NewReader(bytes.NewReader(c.encoded), ipc.WithEnsureNativeEndian(false))
 	if err != nil {
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}
 	defer r.Release()
 	c.schema = r.Schema()
+	if e := c.schema.Endianness(); e != endian.NativeEndian {
+		return badTicket("schema: endianness", e, endian.NativeEndian)
+	}
 	return c.check()
 }
 

@@ -13,7 +13,7 @@ import pytest
 
 import fakes
 import machines
-from arrowdevice.share import schema, wire
+from arrowdevice.share import ipc, schema, wire
 from arrowdevice.share import ticket as tickets
 from arrowdevice.share.ticket import MAX_SIZE, Node, Region, seal
 
@@ -189,6 +189,10 @@ FORGED = {
     "fewer values than run ends": (runs(2, 1), "[0].children[1].length = 1"),
     "run ends that are null": (runs(2, 2, nulls=1), "[0].children[0].null_count = 1"),
     "metadata without end": ({"metadata": [(b"", b"")] * 4000}, "of so many bytes has"),
+    "run ends of 8 bits": (
+        {**runs(2, 2), "schema": schema.Field("+s", flags=0, children=[schema.Field("+r", children=[schema.Field("c")] * 2)])},
+        "schema",
+    ),
     "an open union": ({"schema": lambda s: with_format(s, "+us:0")}, "schema"),
 }
 
@@ -213,6 +217,20 @@ def test_owners_that_forge(opener, real, name):
     assert refused.name == "BadTicket" or name in _LATER, refused
     assert text in refused.text, refused
     opener.holds_at_most(before)
+
+
+def test_values_of_the_other_byte_order(opener, real, monkeypatch):
+    def encode(of):
+        w = ipc._Writer()
+        header = {0: ("h", 1), 1: w.tables([w.field(f) for f in of.children])}
+        w.table(0, {0: ("h", 4), 1: ("B", 1), 2: w.sub(header), 3: ("q", 0)})
+        w.align(8)
+        return b"\xff" * 4 + len(w.b).to_bytes(4, "little") + bytes(w.b) + b"\xff" * 4 + bytes(4)
+
+    monkeypatch.setattr(ipc, "encode", encode)
+    with fakes.owner(files=[fakes.file_of(4096)]) as owner:
+        refused = opener.refuses(owner.ticket(real))
+    assert refused.name == "BadTicket" and "endian" in refused.text, refused
 
 
 def test_what_a_ticket_need_not_have(opener, real):

@@ -10,6 +10,7 @@ from .schema import KEYS_SORTED, MAX_DEPTH, NULLABLE, ORDERED, Field
 _CONTINUATION = b"\xff\xff\xff\xff"
 _V5, _SCHEMA = 4, 1
 _INT = 2
+_SLOTS = 8  # no table of a schema has more, in this version of the format
 
 # The types of Schema.fbs whose format has no parameter.
 _PLAIN = {
@@ -63,6 +64,8 @@ class _Table:
             raise _bad("a table that lies outside")
         flat.visit(4)
         self.vtable, self.slots = vtable, size // 2 - 2
+        if any(self.place(slot) >= len(flat.b) for slot in range(min(self.slots, _SLOTS))):
+            raise _bad("a field that lies outside")
 
     def place(self, slot):
         """The position of a field, or 0 if the table does not have it."""
@@ -138,6 +141,8 @@ def _field(t, depth):
     if kind == 17 and type_.number(0, "B"):
         flags |= KEYS_SORTED
     format = _format(kind, type_, len(children))
+    if kind == 22 and (children[0].format not in ("s", "i", "l") or children[0].dictionary):
+        raise _bad(f"run ends of the type {children[0].format!r}, want int16, int32 or int64")
     metadata, encoding = t.pairs(6), t.table(4)
     if encoding is None:
         return Field(format, name, flags, metadata, children)
