@@ -114,12 +114,28 @@ def test_close_during_an_export(owner, monkeypatch, protocol):
     machines.eventually(lambda: cdata.exported() == 0)
 
 
-def failing_once(function, error):
-    left = [error]
+@pytest.mark.parametrize("after", range(1, 8))
+def test_export_that_fails(owner, monkeypatch, after):
+    """Whichever struct it fails at, those before are released."""
+    batch = share.open(owner.share("struct_dictionary"))
+    retain = failing_once(opener._Opened.retain, ValueError("no more"), after)
+    with monkeypatch.context() as patch:
+        patch.setattr(opener._Opened, "retain", lambda self, key: retain(self, key))
+        with pytest.raises(ValueError, match="no more"):
+            batch.__arrow_c_array__()
+    batch.close()
+    assert is_released(owner)
+    machines.eventually(lambda: cdata.exported() == 0)
+
+
+def failing_once(function, error, after=0):
+    left = [None] * after + [error]
 
     def call(*arguments, **keywords):
+        if left and left[0]:
+            raise left.pop(0)
         if left:
-            raise left.pop()
+            left.pop(0)
         return function(*arguments, **keywords)
 
     return call
@@ -134,6 +150,10 @@ def test_threads_that_do_not_start(monkeypatch, where, what):
     monkeypatch.setattr(where, what, failing_once(getattr(where, what), OSError(errno.EMFILE, "none is left")))
     with pytest.raises(OSError, match="none is left"):
         made.call(called.set)
+    if where is threading.Thread:  # that was the first thread; now the second
+        monkeypatch.setattr(where, what, failing_once(threading.Thread.start, OSError(errno.EMFILE, "none is left"), after=1))
+        with pytest.raises(OSError, match="none is left"):
+            made.call(called.set)
     assert len(os.listdir("/proc/self/fd")) == files
     assert not called.is_set()
     made.call(called.set)
