@@ -97,6 +97,38 @@ def test_release_near_the_limit_of_recursion():
     machines.eventually(lambda: cdata.exported() == 0)
 
 
+def test_release_while_an_exception_is_raised(owner):
+    """The exception is kept, and the process goes on."""
+    with share.open(owner.share("struct_dictionary")) as batch:
+        for _ in range(100):
+            with pytest.raises(ZeroDivisionError):
+                print([pa.table(batch), 1 / 0])  # drops the table
+    assert is_released(owner)
+    machines.eventually(lambda: cdata.exported() == 0)
+
+
+def test_release_after_the_end_of_python(owner):
+    """By a function of C's atexit."""
+    program = """
+import ctypes, sys
+from arrowdevice import share
+from arrowdevice.share import cdata
+batch = share.open(bytes.fromhex(sys.argv[1]))
+_, array = batch.__arrow_c_array__()
+get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+address = get(array, b"arrow_array")
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(array))
+release = cdata.ArrowArray.from_address(address).release
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit.argtypes = [ctypes.c_void_p] * 3
+libc.__cxa_atexit(release, address, None)
+"""
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    out = subprocess.run([sys.executable, "-c", program, owner.share("int32").hex()], capture_output=True, text=True, timeout=60, env=env)
+    assert (out.returncode, out.stderr) == (0, "")
+    assert is_released(owner)
+
+
 @pytest.mark.parametrize("protocol", ["__arrow_c_array__", "__arrow_c_device_array__"])
 def test_close_during_an_export(owner, monkeypatch, protocol):
     """By another thread, for example: what was exported before is released."""
@@ -287,5 +319,6 @@ for call in (share.open, share.share):
         os.write(1, str(error).encode())
 ''')
 """
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=env)
     assert out.returncode == 0 and out.stdout.count("in a subinterpreter") == 2, out

@@ -1,22 +1,15 @@
 """The structs of the C data and device data interfaces, made and read by ctypes.
 
-A release callback runs no Python code, in which a signal handler or the limit of recursion could raise: the consumer would find
-the struct not released, and PyArrow then ends the process. It is a chain of functions of C, which zeroes the struct and puts its
-key into a queue; collect() does the rest. A thread without a Python state can call it as well, and so can one in which an exception
-is being raised.
+A release callback is machine code (release.py), which marks a cell and wakes collect(), which does the rest.
 """
 
 from __future__ import annotations
 
-import collections
 import ctypes
-import functools
-import itertools
-import queue
+import os
 import sys
-import weakref
-from struct import Struct
 
+from .release import callback
 from .schema import MAX_DEPTH, Field, layout_of
 
 _void, _int64 = ctypes.c_void_p, ctypes.c_int64
@@ -57,11 +50,43 @@ _get_pointer = ctypes.PYFUNCTYPE(_void, ctypes.py_object, ctypes.c_char_p)(("PyC
 
 _ZEROS = (ctypes.c_char * 8)()
 
-_keys = itertools.count(1)
-_live: dict[int, object] = {}  # what each exported struct keeps alive, by its private_data
-_released: queue.SimpleQueue[int] = queue.SimpleQueue()  # the private_data of structs
+_live: dict[int, _Export] = {}  # the structs that were not released, by the addresses of their cells
 
-_memory = (ctypes.c_char * sys.maxsize).from_address(0)  # the whole, by addresses
+
+class _Export:
+    """What an exported struct keeps alive."""
+
+    __slots__ = ("cell", "released", "kept", "below")
+
+    def __init__(self, released, kept, below):
+        self.cell = (ctypes.c_uint64 * 2)(0, _released.file())  # the mark, and the eventfd
+        self.released, self.kept, self.below = released, kept, below
+
+    def key(self):
+        return ctypes.addressof(self.cell)
+
+
+class _Released:
+    """The eventfd that release callbacks add to. It is never closed: a callback may be at it, also in the child of a fork."""
+
+    def __init__(self):
+        self.after_fork()
+
+    def after_fork(self):
+        """The child has one of its own."""
+        self._file = None
+
+    def file(self):
+        if self._file is None:
+            self._file = os.eventfd(0, os.EFD_CLOEXEC)
+        return self._file
+
+    def wait(self):
+        os.eventfd_read(self.file())
+
+
+_released = _Released()
+os.register_at_fork(after_in_child=_released.after_fork)
 
 
 def exported():
@@ -69,69 +94,49 @@ def exported():
     return len(_live)
 
 
-class _Releaser:
-    """The release callback of one struct at a time. It is never freed: a consumer may still be returning from it.
-
-    The callback appends the address to a queue that has room for one element, which takes the last reference to what was there. The
-    callbacks of weak references to that follow, for which C sets an exception aside that is being raised: one zeroes the struct at
-    the address, the other puts the key into the queue of collect()."""
-
-    __slots__ = ("kind", "key", "address", "_room", "_zero", "_references")
-    idle: dict[type, list[_Releaser]] = {}
-
-    def __init__(self, kind):
-        self.kind, self.key, self._room, self._references = kind, next(_keys), collections.deque(maxlen=1), []
-        pad = Struct(f"{ctypes.sizeof(kind)}x").pack_into
-        self._zero = map(functools.partial(pad, _memory), iter(self._room.popleft, None))
-        called = functools.partial(self._room.append)
-        called.kept = (self._references, _live)  # until the end of the process, like the callback
-        callback = RELEASE(called)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
-        self.address = ctypes.cast(callback, _void).value
-
-    @classmethod
-    def take(cls, kind):
-        """One for a new struct."""
-        try:
-            taken = cls.idle[kind].pop()
-        except (KeyError, IndexError):
-            taken = cls(kind)
-        last = set()
-        calls = functools.partial(_released.put, taken.key), functools.partial(next, taken._zero)  # the last one is the first
-        taken._references[:] = [weakref.ref(last, call) for call in calls]
-        taken._room.append(last)
-        return taken
+def prepare():
+    """Makes what exports need, or raises NotSupported or OSError."""
+    callback(ArrowSchema), callback(ArrowArray)
+    _released.file()
 
 
 def collect():
     """Ends the structs that consumers have released. It is a thread, which does not return."""
     while True:
         try:
-            _end(*_live.pop(_released.get()))
+            _released.wait()
+            for key, export in list(_live.items()):
+                if export.cell[0]:
+                    del _live[key]
+                    _end(key, export)
+            export = None
         except Exception:  # for example, no memory is left: the others go on
             sys.excepthook(*sys.exc_info())
 
 
-def _end(releaser, released, kept, below):
+def _end(key, export):
     """Releases what a struct has kept alive, and those below it that no consumer has moved."""
-    for struct in below:
+    for struct in export.below:
         release(struct)
-    _Releaser.idle.setdefault(releaser.kind, []).append(releaser)
-    released(releaser.key)
+    export.released(key)
 
 
 def _fill(struct, retain, released, kept, below, has_dictionary):
     """Completes a struct: it owns those below it, of which the last may be the dictionary. retain(key) is called now, and
     released(key) at the end, which an error is as well."""
+    key = None
     try:
         pointers = (_void * max(len(below), 1))(*(ctypes.addressof(c) for c in below))
         struct.n_children, struct.children = len(below) - has_dictionary, ctypes.addressof(pointers)
         struct.dictionary = pointers[-1] if has_dictionary else None
-        releaser = _Releaser.take(type(struct))
-        _live[releaser.key] = (releaser, released, (kept, pointers), below)
-        struct.private_data, struct.release = releaser.key, releaser.address
-        retain(releaser.key)
+        export = _Export(released, (kept, pointers), below)
+        key = struct.private_data = export.key()
+        _live[key] = export
+        struct.release = callback(type(struct))
+        retain(key)
     except BaseException:
+        if not struct.release:
+            _live.pop(key, None)
         for each in (struct,) if struct.release else below:
             release(each)
         raise
@@ -201,6 +206,9 @@ class _Offer:
 
 _offers: list[_Offer] = []
 _UNUSED = _Offer(object(), None).references()
+
+for _kept in (_live, _offers):  # consumers may release structs after the end of Python
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
 
 def capsule(struct, name):

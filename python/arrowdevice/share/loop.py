@@ -32,6 +32,7 @@ class Loop:
             return
         with self._start:
             if self._collector is None:
+                cdata.prepare()
                 thread = threading.Thread(target=cdata.collect, name="arrowdevice.share release", daemon=True)
                 thread.start()
                 self._collector = thread

@@ -34,6 +34,20 @@ def map_file(file, size, writable=False):
     return address
 
 
+def map_code(code):
+    """The address of machine code, which is mapped for ever. No memory is both writable and executable."""
+    file = os.memfd_create("arrowdevice-code", os.MFD_CLOEXEC)
+    try:
+        os.write(file, code)
+        address = _mmap(None, len(code), mmap.PROT_READ | mmap.PROT_EXEC, mmap.MAP_PRIVATE, file, 0)
+        number = ctypes.get_errno()
+    finally:
+        os.close(file)
+    if address == _FAILED:
+        raise OSError(number, f"mmap of code: {os.strerror(number)}")
+    return address
+
+
 def unmap(address, size, munmap=_munmap):
     munmap(address, size)
 
