@@ -106,8 +106,7 @@ def collect():
         try:
             _released.wait()
             for key, export in list(_live.items()):
-                if export.cell[0]:
-                    del _live[key]
+                if export.cell[0] and _live.pop(key, None):
                     _end(key, export)
             export = None
         except Exception:  # for example, no memory is left: the others go on
