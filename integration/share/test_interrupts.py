@@ -146,6 +146,31 @@ def test_close_during_an_export(owner, monkeypatch, protocol):
     machines.eventually(lambda: cdata.exported() == 0)
 
 
+def test_export_while_the_last_holder_ends(owner):
+    """On another thread, between any two of its steps: the memory stays as long as the export needs it."""
+    batch = share.open(owner.share("int32"))
+    opened = batch._opened
+
+    class Holders(set):
+        def __len__(self):
+            size = super().__len__()
+            if not size and late:
+                opened.retain(late.pop())
+            return size
+
+        def __bool__(self):
+            return len(self) > 0
+
+    late, opened._holders = ["late"], Holders(opened._holders)
+    batch.close()
+    assert opened.mappings
+    with pytest.raises(ValueError, match="was closed"):
+        opened.retain("later")
+    opened.release("late")
+    assert not opened.mappings
+    assert is_released(owner)
+
+
 @pytest.mark.parametrize("after", range(1, 8))
 def test_export_that_fails(owner, monkeypatch, after):
     """Whichever struct it fails at, those before are released."""

@@ -103,8 +103,8 @@ def prepare():
 def collect():
     """Ends the structs that consumers have released. It is a thread, which does not return."""
     while True:
+        _released.wait()
         try:
-            _released.wait()
             for key, export in list(_live.items()):
                 if export.cell[0] and _live.pop(key, None):
                     _end(key, export)

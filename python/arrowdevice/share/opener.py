@@ -183,22 +183,29 @@ class _Opened:
         return starts[region - 1] + offset
 
     def retain(self, key):
+        """retain and release may run on several threads: one of the two sees what the other has done first."""
         self._holders.add(key)
         if not self._open:
+            self.release(key)
             raise ValueError("share: the batch was closed")
 
     def release(self, key):
         self._holders.discard(key)
         if not self._holders:
-            self.close()
+            self._open = False
+            if not self._holders:  # else another thread has retained it meanwhile
+                self.close()
 
     def close(self):
-        self._open = False
         if self.device is not None:
             self.device.close(self.connection.end, self.outcome)
             return
         while self.mappings:
-            memory.unmap(*self.mappings.pop())
+            try:
+                mapping = self.mappings.pop()
+            except IndexError:  # another thread was first
+                break
+            memory.unmap(*mapping)
         self.connection.end(self.outcome)
 
 
