@@ -90,6 +90,7 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 		known = true
 		return nil, fmt.Errorf("triton: infer: %w", err)
 	}
+	numbers := countRequest(outputs)
 	var trailer metadata.MD
 	reply, err := c.invoke(ctx, "ModelInfer", r.message(), grpc.Trailer(&trailer))
 	known = requestEnded(err, trailer)
@@ -100,7 +101,7 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response.requests = lastRequests(outputs)
+	response.requests = numbers
 	return response, nil
 }
 

@@ -326,7 +326,6 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 		return o.freed, nil
 	}
 	o.busy = true
-	o.request++ // mutant: deleted
 	return nil, nil
 }
 
@@ -346,11 +345,12 @@ func (o *Outputs) use(response *Response) error {
 	return nil
 }
 
-// lastRequests returns the numbers of the last requests of outputs that the caller has claimed.
-func lastRequests(outputs []*Outputs) map[*Outputs]uint64 {
+// countRequest counts a request that is about to be sent with outputs that the caller has claimed, and returns its numbers.
+func countRequest(outputs []*Outputs) map[*Outputs]uint64 {
 	requests := make(map[*Outputs]uint64, len(outputs))
 	for _, o := range outputs {
 		o.mu.Lock()
+		o.request++ // mutant: deleted
 		requests[o] = o.request
 		o.mu.Unlock()
 	}

@@ -197,6 +197,10 @@ func TestBatchOfAnotherRequest(t *testing.T) {
 	refused(first, ofAnother)
 	refused(infer(other), ofAnother)
 	refused(infer(), ofAnother)
+	canceled, cancel := context.WithCancel(background)
+	cancel()
+	_, err = c.Infer(canceled, request) // which is not sent
+	require.ErrorIs(t, err, context.Canceled)
 	batch, err = o.Batch(last)
 	require.NoError(t, err)
 	batch.Release()

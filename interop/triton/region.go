@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"unicode/utf8"
+	"weak"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -36,7 +37,7 @@ type Region struct {
 	closed  bool     // Close was called
 	free    func()   // frees the memory, after the last user
 
-	servers map[*Client]bool // by client that was asked to register the region: whether its server may have the region open
+	servers map[weak.Pointer[Client]]bool // by client that was asked to register the region: whether its server may have the region open
 
 	unregistered func(*Client) // called when the server of a client has closed the region; may be nil
 }
@@ -218,24 +219,25 @@ func (r *Region) noteOpen(c *Client, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.servers == nil {
-		r.servers = map[*Client]bool{}
+		r.servers = map[weak.Pointer[Client]]bool{}
 	}
-	// mutant: r.servers[c] = open
-	r.servers[c] = r.servers[c] || open
+	client := weak.Make(c) // whose connection is not kept
+	// mutant: r.servers[client] = open
+	r.servers[client] = r.servers[client] || open
 }
 
 // noteClosed records that the server of a client does not have the region open.
 func (r *Region) noteClosed(c *Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.servers[c] = false
+	r.servers[weak.Make(c)] = false
 }
 
 // mayBeOpen reports whether the server of a client may have the region open. It is an error if only the servers of other clients may.
 func (r *Region) mayBeOpen(c *Client) (open bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	open, asked := r.servers[c]
+	open, asked := r.servers[weak.Make(c)]
 	elsewhere := slices.Contains(slices.Collect(maps.Values(r.servers)), true)
 	if !asked && elsewhere { // mutant: never
 		return false, fielderr.Invalid(opUnregister, r.field(), fielderr.Text("of no Register of this client"), "Unregister of the client that has registered it")

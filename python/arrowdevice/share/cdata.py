@@ -1,15 +1,14 @@
 """The structs of the C data and device data interfaces, made and read by ctypes.
 
-A release callback is machine code (release.py), which marks a cell and wakes collect(), which does the rest.
+A release callback is machine code (release.py), which puts a cell on a list and wakes collect(), which does the rest.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 
-from .release import callback
+from . import release as releases
 from .schema import MAX_DEPTH, Field, layout_of
 
 _void, _int64 = ctypes.c_void_p, ctypes.c_int64
@@ -59,34 +58,10 @@ class _Export:
     __slots__ = ("cell", "released", "kept", "below")
 
     def __init__(self, released, kept, below):
-        self.cell = (ctypes.c_uint64 * 2)(0, _released.file())  # the mark, and the eventfd
-        self.released, self.kept, self.below = released, kept, below
+        self.cell, self.released, self.kept, self.below = releases.cell(), released, kept, below
 
     def key(self):
         return ctypes.addressof(self.cell)
-
-
-class _Released:
-    """The eventfd that release callbacks add to. It is never closed: a callback may be at it, also in the child of a fork."""
-
-    def __init__(self):
-        self.after_fork()
-
-    def after_fork(self):
-        """The child has one of its own."""
-        self._file = None
-
-    def file(self):
-        if self._file is None:
-            self._file = os.eventfd(0, os.EFD_CLOEXEC)
-        return self._file
-
-    def wait(self):
-        os.eventfd_read(self.file())
-
-
-_released = _Released()
-os.register_at_fork(after_in_child=_released.after_fork)
 
 
 def exported():
@@ -96,21 +71,17 @@ def exported():
 
 def prepare():
     """Makes what exports need, or raises NotSupported or OSError."""
-    callback(ArrowSchema), callback(ArrowArray)
-    _released.file()
+    releases.prepare(ArrowSchema, ArrowArray)
 
 
 def collect():
     """Ends the structs that consumers have released. It is a thread, which does not return."""
     while True:
-        _released.wait()
-        try:
-            for key, export in list(_live.items()):
-                if export.cell[0] and _live.pop(key, None):
-                    _end(key, export)
-            export = None
-        except Exception:  # for example, no memory is left: the others go on
-            sys.excepthook(*sys.exc_info())
+        for key in releases.wait():
+            try:
+                _end(key, _live.pop(key))
+            except Exception:  # for example, no memory is left: the others go on
+                sys.excepthook(*sys.exc_info())
 
 
 def _end(key, export):
@@ -131,7 +102,7 @@ def _fill(struct, retain, released, kept, below, has_dictionary):
         export = _Export(released, (kept, pointers), below)
         key = struct.private_data = export.key()
         _live[key] = export
-        struct.release = callback(type(struct))
+        struct.release = releases.callback(type(struct))
         retain(key)
     except BaseException:
         if not struct.release:

@@ -299,6 +299,7 @@ class RecordBatch(_SeenArrays):
     def __arrow_c_schema__(self) -> object:
         """A capsule "arrow_schema"."""
         self._memory()
+        loop.start()
         return cdata.capsule(cdata.export_schema(self._ticket.schema), b"arrow_schema")
 
     def __arrow_c_device_array__(self, requested_schema: object | None = None, **kwargs: Any) -> tuple[object, object]:
