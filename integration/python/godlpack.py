@@ -3,14 +3,9 @@
 import ctypes
 import warnings
 
-import numpy as np
-import pyarrow as pa
-import pytest
-
 import abi
 from golib import GoArray, ext
 
-NUMBERS = [np.dtype(name) for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()]
 _USED = {False: b"used_dltensor", True: b"used_dltensor_versioned"}  # a capsule keeps the address
 
 _api = ctypes.pythonapi
@@ -68,17 +63,3 @@ def from_dlpack_legacy(source):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # PyArrow's, of this form
         return take(source.__dlpack__())
-
-
-TAKES = pytest.mark.parametrize("take", [from_dlpack, from_dlpack_legacy], ids=["versioned", "legacy"])
-
-
-def list_type(dtype, *sizes):
-    out = pa.from_numpy_dtype(dtype)
-    for size in reversed(sizes):
-        out = pa.list_(out, size)
-    return out
-
-
-def go_array(values, dtype, *sizes):
-    return GoArray.from_arrow(pa.array(values, list_type(dtype, *sizes)))

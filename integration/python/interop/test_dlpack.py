@@ -10,9 +10,9 @@ import pytest
 
 import godlpack
 import golib
-from godlpack import NUMBERS, TAKES, go_array, list_type
 from golib import GoArray, GoError
 from streams import on_threads
+from tensors import NUMBERS, TAKES, go_array, list_type
 
 FORMS = pytest.mark.parametrize("legacy", [False, True], ids=["versioned", "legacy"])
 

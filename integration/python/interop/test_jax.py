@@ -10,9 +10,9 @@ import pytest
 
 import godlpack
 import golib
-from godlpack import NUMBERS, TAKES, go_array, list_type
 from golib import GoArray, GoError
 from streams import on_threads
+from tensors import NUMBERS, TAKES, go_array, list_type
 
 if sys.version_info >= (3, 15):
     pytest.skip("JAX has no wheels for Python 3.15", allow_module_level=True)
