@@ -129,6 +129,19 @@ libc.__cxa_atexit(release, address, None)
     assert is_released(owner)
 
 
+def test_signal_to_the_thread_that_collects():
+    """It goes on."""
+    loop.loop.start()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        for _ in range(3):
+            signal.pthread_kill(loop.loop._collector.ident, signal.SIGUSR1)
+            cdata.release(cdata.export_schema(Field("i")))
+            machines.eventually(lambda: cdata.exported() == 0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.parametrize("protocol", ["__arrow_c_array__", "__arrow_c_device_array__"])
 def test_close_during_an_export(owner, monkeypatch, protocol):
     """By another thread, for example: what was exported before is released."""
