@@ -128,8 +128,8 @@ func newOptions[O applier](function string, opts []O) (*options, error) {
 	return o, nil
 }
 
-// setPrefetch sets how many batches are received ahead by default. Without other work, passing a batch from one goroutine to
-// another takes longer than receiving it, and so it does for small ones whatever is done with them.
+// setPrefetch sets the default number of batches that are received ahead: none, unless they are copied, validated or opened. To pass
+// a batch to another goroutine takes longer than to receive it, and longer than any work on a small one.
 func (o *options) setPrefetch() {
 	o.prefetch = 0
 	if o.target != nil || o.sharing || o.validate || o.metadata != nil {

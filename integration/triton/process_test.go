@@ -66,7 +66,7 @@ func launch(words string, env []string, program string, arguments ...string) (*p
 	return p, nil
 }
 
-// read reads until nobody can print any more.
+// read reads until the process, and each one that it has started, has closed its output.
 func (p *process) read(output io.Reader, words *regexp.Regexp) {
 	for lines := bufio.NewReader(output); ; {
 		line, err := lines.ReadString('\n')

@@ -1,7 +1,7 @@
 package triton
 
-// unknownEnds are the clients that sent requests whose ends are not known. The server of each may still access the memory, whatever
-// the servers of others have closed.
+// unknownEnds is the set of clients with a request of unknown end. The server of each may still access the memory, even after
+// the servers of others have closed it.
 type unknownEnds map[*Client]bool
 
 func (u *unknownEnds) add(c *Client) {
