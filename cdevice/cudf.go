@@ -107,8 +107,9 @@ func withType(f arrow.Field, dt arrow.DataType) arrow.Field {
 
 // FromCuDF returns a batch that libcudf exported as one of the schema, which may differ by what [RecordBatch.ForCuDF]
 // and libcudf change: names, nullability and metadata, time zones, extension types, the precision of decimals,
-// unsigned indices of dictionaries, and lists of a fixed size, which are lists in libcudf. No value changes: a
-// precision is not checked.
+// unsigned indices of dictionaries, the values of dictionary arrays without rows (libcudf keeps none, and exports
+// int64 as their type), and lists of a fixed size, which are lists in libcudf. No value changes: a precision is not
+// checked.
 //
 // The memory is shared, except that of columns with lists of a fixed size which have nulls: null lists get elements
 // again, on the way through the CPU, which waits for that. To find these, FromCuDF reads the offsets of the lists,

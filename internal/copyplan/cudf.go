@@ -54,7 +54,7 @@ func FromCuDF(ctx context.Context, t tree.Tree, types []arrow.DataType) (tree.Tr
 	}
 	lists := false // lists that become lists of a fixed size
 	for i := range t.Nodes {
-		fixed, err := fromCuDFType(t.Nodes[i].Type, types[i])
+		fixed, err := fromCuDFType(&t.Nodes[i], types[i])
 		if err != nil {
 			return tree.Tree{}, fielderr.Within(t.Name(i), err)
 		}

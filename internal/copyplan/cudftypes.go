@@ -6,6 +6,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -134,13 +136,16 @@ func checkCuDFRows(n *tree.Node, st arrow.DataType) error {
 	return nil
 }
 
-// fromCuDFType returns an error unless an array of one type, as libcudf exported it, is an array of the other:
-// of the same type, or of one that ForCuDF or libcudf turned into it. lists reports that a list becomes a list
-// of a fixed size, which the contents of the array decide.
-func fromCuDFType(got, want arrow.DataType) (lists bool, err error) {
-	from, to := layout.StorageType(got), layout.StorageType(want)
+// fromCuDFType returns an error unless an array, as libcudf exported it, is an array of the type: of the same
+// type, or of one that ForCuDF or libcudf turned into it. lists reports that a list becomes a list of a fixed
+// size, which the contents of the array decide.
+func fromCuDFType(n *tree.Node, want arrow.DataType) (lists bool, err error) {
+	from, to := n.Storage(), layout.StorageType(want)
 	if to == nil {
-		return false, notFromCuDF(got, want)
+		return false, notFromCuDF(n.Type, want)
+	}
+	if keysAreLost(n, to) {
+		return false, nil
 	}
 	same := from.ID() == to.ID()
 	switch to := to.(type) {
@@ -149,10 +154,10 @@ func fromCuDFType(got, want arrow.DataType) (lists bool, err error) {
 		same = lists || same && from.(*arrow.FixedSizeListType).Len() == to.Len()
 	case *arrow.TimestampType:
 		f, ok := from.(*arrow.TimestampType)
-		return false, unless(ok && f.Unit == to.Unit && (f.TimeZone == "" || f.TimeZone == to.TimeZone), got, want)
+		return false, unless(ok && f.Unit == to.Unit && (f.TimeZone == "" || f.TimeZone == to.TimeZone), n, want)
 	case arrow.DecimalType:
 		f, ok := from.(arrow.DecimalType)
-		return false, unless(ok && same && f.GetScale() == to.GetScale(), got, want)
+		return false, unless(ok && same && f.GetScale() == to.GetScale(), n, want)
 	case *arrow.DictionaryType:
 		f, ok := from.(*arrow.DictionaryType)
 		same = ok && sameIndex(f.IndexType, to.IndexType)
@@ -160,20 +165,25 @@ func fromCuDFType(got, want arrow.DataType) (lists bool, err error) {
 	case *arrow.StructType:
 		same = same && from.(*arrow.StructType).NumFields() == to.NumFields()
 	default:
-		return false, unless(arrow.TypeEqual(from, to), got, want)
+		return false, unless(arrow.TypeEqual(from, to), n, want)
 	}
 	if !same {
-		return false, notFromCuDF(got, want)
+		return false, notFromCuDF(n.Type, want)
 	}
-	_, l := layout.Of(to)
-	for i := range l.ChildCount(to) {
-		below, err := fromCuDFType(layout.ChildType(from, i), layout.ChildType(to, i))
+	for i := range n.Children {
+		below, err := fromCuDFType(&n.Children[i], layout.ChildType(to, i))
 		if err != nil {
-			return false, fielderr.Within((&tree.Node{Layout: l}).ChildName(i), err)
+			return false, fielderr.Within(n.ChildName(i), err)
 		}
 		lists = lists || below
 	}
 	return lists, nil
+}
+
+// keysAreLost reports whether the array is a dictionary array of libcudf's without rows: libcudf keeps no keys of
+// it, and exports int64 as their type.
+func keysAreLost(n *tree.Node, to arrow.DataType) bool {
+	return to.ID() == arrow.DICTIONARY && n.Length == 0 && n.Storage().ID() == arrow.DICTIONARY
 }
 
 func sameIndex(got, want arrow.DataType) bool {
@@ -181,11 +191,11 @@ func sameIndex(got, want arrow.DataType) bool {
 	return got.ID() == want.ID() || signed != nil && got.ID() == signed.ID()
 }
 
-func unless(fits bool, got, want arrow.DataType) error {
+func unless(fits bool, n *tree.Node, want arrow.DataType) error {
 	if fits {
 		return nil
 	}
-	return notFromCuDF(got, want)
+	return notFromCuDF(n.Type, want)
 }
 
 func notFromCuDF(got, want arrow.DataType) error {
@@ -202,10 +212,13 @@ func relabelAll(nodes []tree.Node, types []arrow.DataType) []tree.Node {
 }
 
 // relabel returns the node with another type, whose buffers are the same. A list may become a list of a fixed
-// size: its offsets, which are those of such lists, are left out.
+// size: its offsets, which are those of such lists, are left out. A dictionary array whose keys are lost is made anew.
 func relabel(n *tree.Node, dt arrow.DataType) tree.Node {
 	r := *n
 	st, l := layout.Of(dt)
+	if keysAreLost(n, st) {
+		return emptyNode(dt)
+	}
 	if r.Layout.Kind == layout.List32 && l.Kind == layout.FixedList {
 		r.Buffers = r.Buffers[:1:1]
 	}
@@ -217,6 +230,19 @@ func relabel(n *tree.Node, dt arrow.DataType) tree.Node {
 		r.Children[i] = relabel(&n.Children[i], layout.ChildType(st, i))
 	}
 	return r
+}
+
+// emptyNode returns an array without elements or memory.
+func emptyNode(dt arrow.DataType) tree.Node {
+	st, l := layout.Of(dt)
+	n := tree.Node{Type: dt, Layout: l, Buffers: abi.Slice[uintptr](bridge.Zeros, l.Buffers)}
+	if count := l.ChildCount(st); count > 0 {
+		n.Children = make([]tree.Node, count)
+	}
+	for i := range n.Children {
+		n.Children[i] = emptyNode(layout.ChildType(st, i))
+	}
+	return n
 }
 
 func hasKind(n *tree.Node, id arrow.Type) bool {
