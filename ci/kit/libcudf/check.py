@@ -76,6 +76,14 @@ class Lines:
             self.say(f"FAIL {KIND}/{PASS}: {repeated} more with the same reasons")
 
 
+def step(what, call):
+    """Calls a function of a consumer, and names the step in its exceptions."""
+    try:
+        return call()
+    except Exception as error:
+        raise RuntimeError(f"{what}: {error}") from error
+
+
 def progress(job):
     path = os.environ.get("KIT_PROGRESS")
     if path:
@@ -143,12 +151,12 @@ class Check:
 
     def compare(self, taken, compare):
         """Compares what a consumer exports, on the host and on the device. Returns the change of the type."""
-        faults = taken.faults()
+        faults = step("its faults", taken.faults)
         if faults:
             raise Different("; ".join(faults))
         changed = ""
         for place, export in ("the host", taken.host), ("the device", taken.device):
-            back = export()
+            back = step(f"its export to {place}", export)
             if back is None:
                 continue
             device, changed, difference = compare(back)

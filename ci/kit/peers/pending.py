@@ -81,7 +81,8 @@ def go_without_wait(peer, protocol):
 def _copied_by_go(first):
     """A copy of Go's behind work on a stream that the peer does not know."""
     source = _numbers(first)
-    golang.on_device(source).close()  # memory for later copies: a driver may wait for kernels to allocate some
+    # Memory for later copies, with other values: a driver may wait for kernels to allocate some.
+    golang.on_device(_numbers(next_first())).close()
     hidden = work.stream()
     work.spin(hidden, WORK)
     return golang.copy_on(source, hidden)
