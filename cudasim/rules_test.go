@@ -110,7 +110,7 @@ func (r rules) list(t testing.TB) map[string][]string {
 	groups, names := map[string][]string{}, map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(line, "\t")
-		require.Len(t, f, 4)
+		require.Len(t, f, 5)
 		require.False(t, names[f[1]], "two rules are named %s", f[1])
 		names[f[1]] = true
 		if chosen(t, f[1]) {

@@ -14,14 +14,18 @@ type results struct {
 }
 
 type result struct {
-	word, text string // ok, FAIL or skip, and what follows
+	word, text string // ok, FAIL, skip or before, and what follows
+	rule       string // of FAIL: the rule's sentence when it ran
 }
+
+// before is the word of a rule that differed, and was rewritten since.
+const before = "before"
 
 var (
 	resultLine = regexp.MustCompile(`^(ok|FAIL|skip) ([a-z]\w*)(?:: (.*))?$`)
-	pageLine   = regexp.MustCompile("^\\| `(\\w+)` \\|.*\\| ([^|]*) \\|$")
-	// differsFrom is how a line begins that repeats the rule.
-	differsFrom = regexp.MustCompile(`^.* here: `)
+	pageLine   = regexp.MustCompile("^\\| `(\\w+)` \\| \\w+ \\| ([^|]*) \\|.*\\| ([^|]*) \\|$")
+	// differsFrom is how a line begins that repeats the rule: what it rests on, and its sentence.
+	differsFrom = regexp.MustCompile(`^(?:manual|seen on drivers|simulator, where the manual is silent): (.*?\.) here: `)
 )
 
 // readOutput reads what the program printed, possibly with the output of other sections around it.
@@ -36,7 +40,11 @@ func readOutput(text string) results {
 		if strings.HasPrefix(line, "driver: ") || strings.HasPrefix(line, "device ") {
 			driver = append(driver, line)
 		} else if m := resultLine.FindStringSubmatch(line); m != nil {
-			r.lines[m[2]] = result{m[1], differsFrom.ReplaceAllString(m[3], "")}
+			line := result{word: m[1], text: m[3]}
+			if rule := differsFrom.FindStringSubmatch(m[3]); rule != nil {
+				line.rule, line.text = rule[1], strings.TrimPrefix(m[3], rule[0])
+			}
+			r.lines[m[2]] = line
 		}
 	}
 	r.driver = strings.Join(driver, "; ")
@@ -56,9 +64,13 @@ func readGPU(text string) (results, error) {
 }
 
 const (
-	notRun    = "not run yet"
-	ranOn     = "The GPU column is from this driver: "
-	hasNotRun = "The GPU column is empty: no GPU has run the rules yet."
+	notRun      = "not run yet"
+	isStricter  = "the simulator is stricter than drivers, which "
+	differs     = "**differs**: "
+	hadDiffered = "differed before the rule was rewritten: "
+	wasSkipped  = "skipped: "
+	ranOn       = "The GPU column is from this driver: "
+	hasNotRun   = "The GPU column is empty: no GPU has run the rules yet."
 )
 
 // readPage reads the GPU column of a page.
@@ -70,16 +82,18 @@ func readPage(text string) results {
 			r.driver = strings.TrimSuffix(driver, ".")
 		}
 		m := pageLine.FindStringSubmatch(line)
-		if m == nil || m[2] == notRun {
+		if m == nil || m[3] == notRun || strings.HasPrefix(m[3], isStricter) {
 			continue
 		}
-		cell := m[2]
-		if differs, ok := strings.CutPrefix(cell, "**differs**: "); ok {
-			r.lines[m[1]] = result{"FAIL", unescape(differs)}
-		} else if skipped, ok := strings.CutPrefix(cell, "skipped: "); ok {
-			r.lines[m[1]] = result{"skip", unescape(skipped)}
+		name, rule, cell := m[1], unescape(m[2]), unescape(m[3])
+		if text, ok := strings.CutPrefix(cell, differs); ok {
+			r.lines[name] = result{"FAIL", text, rule}
+		} else if text, ok := strings.CutPrefix(cell, hadDiffered); ok {
+			r.lines[name] = result{word: before, text: text}
+		} else if text, ok := strings.CutPrefix(cell, wasSkipped); ok {
+			r.lines[name] = result{word: "skip", text: text}
 		} else {
-			r.lines[m[1]] = result{word: cell}
+			r.lines[name] = result{word: cell}
 		}
 	}
 	return r
@@ -88,18 +102,47 @@ func readPage(text string) results {
 func escape(text string) string   { return strings.ReplaceAll(text, "|", "&#124;") }
 func unescape(text string) string { return strings.ReplaceAll(text, "&#124;", "|") }
 
+// of is the result of a rule as it is now.
+func (r results) of(rule rule) result {
+	line := r.lines[rule.name]
+	if line.word == "FAIL" && line.rule != rule.text {
+		return result{word: before, text: line.text}
+	}
+	return line
+}
+
 // cell is a result as the page has it.
-func (r results) cell(name string) string {
-	switch line, ok := r.lines[name]; {
-	case !ok:
+func (r results) cell(rule rule) string {
+	switch line := r.of(rule); line.word {
+	case "":
 		return notRun
-	case line.word == "FAIL":
-		return "**differs**: " + escape(line.text)
-	case line.word == "skip":
-		return "skipped: " + escape(line.text)
+	case "FAIL":
+		return differs + escape(line.text)
+	case before:
+		return hadDiffered + escape(line.text)
+	case "skip":
+		return wasSkipped + escape(line.text)
 	default:
 		return line.word
 	}
+}
+
+// gpuCell is the same of a GPU, which does not run the rules with which the simulator is stricter.
+func (r results) gpuCell(rule rule) string {
+	if rule.driver != "" {
+		return isStricter + escape(rule.driver)
+	}
+	return r.cell(rule)
+}
+
+// differences counts the rules that a GPU runs with another result than the rule's.
+func (r results) differences(list []rule) (count int) {
+	for _, rule := range list {
+		if rule.driver == "" && r.of(rule).word == "FAIL" {
+			count++
+		}
+	}
+	return count
 }
 
 const introduction = `# Rules of the driver
@@ -109,7 +152,8 @@ on any driver. The tests of cudasim run it on the simulator. ` + "`go run ./ci/r
 
 The column *as* tells what a rule rests on: the *manual*; *seen* on drivers, while the manual is silent; or a *reading* of a
 manual that leaves it open. A difference from a *manual* row is an error of the simulator, of the rule, or of the driver. One
-from the others shows what the simulator should do.
+from the others shows what the simulator should do. Where the simulator is *stricter than drivers* on purpose, since a program
+must not do that, the rule runs on the simulator alone, and the GPU column tells what drivers do.
 
 To run them where there is a GPU, and to fill the GPU column afterwards:
 
@@ -128,13 +172,7 @@ func page(list []rule, simulator, gpu results) string {
 	if len(gpu.lines) == 0 {
 		b.WriteString(hasNotRun + "\n")
 	} else {
-		differ := 0
-		for _, r := range list {
-			if gpu.lines[r.name].word == "FAIL" {
-				differ++
-			}
-		}
-		fmt.Fprintf(&b, "The GPU differs in %d.\n\n%s%s.\n", differ, ranOn, gpu.driver)
+		fmt.Fprintf(&b, "The GPU differs in %d.\n\n%s%s.\n", gpu.differences(list), ranOn, gpu.driver)
 	}
 	group := ""
 	for _, r := range list {
@@ -143,7 +181,7 @@ func page(list []rule, simulator, gpu results) string {
 			fmt.Fprintf(&b, "\n## %s\n\n| rule | as | manual, or what is known | simulator | GPU |\n|---|---|---|---|---|\n",
 				strings.ToUpper(group[:1])+group[1:])
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.name, r.basis, escape(r.text), simulator.cell(r.name), gpu.cell(r.name))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.name, r.basis, escape(r.text), simulator.cell(r), gpu.gpuCell(r))
 	}
 	return b.String()
 }

@@ -15,6 +15,7 @@ import (
 // rule is a line of rules --list.
 type rule struct {
 	group, name, basis, text string
+	driver                   string // what drivers do where the simulator is stricter on purpose, or ""
 }
 
 // program is the path of the program that ci/kit/rules builds.
@@ -39,10 +40,10 @@ func (p program) list() (list []rule, err error) {
 	}
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(f) != 4 {
+		if len(f) != 5 {
 			return nil, fmt.Errorf("rules --list: %q has %d fields", line, len(f))
 		}
-		list = append(list, rule{f[0], f[1], f[2], f[3]})
+		list = append(list, rule{f[0], f[1], f[2], f[3], f[4]})
 	}
 	return list, nil
 }

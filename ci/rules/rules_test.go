@@ -90,10 +90,10 @@ func TestDifferencesAreReported(t *testing.T) {
 	assert.Contains(t, lines["an_event_is_pending_until_its_stream_gets_there"].text,
 		"cuEventQuery(e) of pending work is CUDA_SUCCESS, not CUDA_ERROR_NOT_READY")
 	assert.Equal(t, "ok", lines["a_pending_event_may_be_destroyed"].word)
-	assert.Equal(t, result{"FAIL", "the process ended with signal 6 (also in a process of its own)"}, lines["fills_have_three_widths"])
-	assert.Equal(t, result{"FAIL", "the process ended with signal 6"}, lines["wide_fills_are_aligned"], "the first of its process")
+	assert.Equal(t, "the process ended with signal 6 (also in a process of its own)", lines["fills_have_three_widths"].text)
+	assert.Equal(t, "the process ended with signal 6", lines["wide_fills_are_aligned"].text, "the first of its process")
 	assert.Equal(t, "ok", lines["copies_of_nothing_succeed"].word)
-	assert.Equal(t, result{"FAIL", "it did not end in 5 seconds"}, lines["allocated_memory_is_no_longer_available"])
+	assert.Equal(t, "it did not end in 5 seconds", lines["allocated_memory_is_no_longer_available"].text)
 	assert.Equal(t, "ok", lines["no_memory_of_size_zero"].word)
 }
 
@@ -105,7 +105,7 @@ func TestMissingFunctionsAndDrivers(t *testing.T) {
 	out, err := p.run(driver, "", "pools", "no_memory_of_size_zero", "functions_newer_than_the_version_asked_for_are_not_found")
 	require.NoError(t, err)
 	lines := readOutput(out).lines
-	assert.Equal(t, result{"skip", "the driver has no cuMemAllocAsync"}, lines["no_pool_memory_of_size_zero"])
+	assert.Equal(t, result{word: "skip", text: "the driver has no cuMemAllocAsync"}, lines["no_pool_memory_of_size_zero"])
 	assert.Equal(t, result{word: "ok"}, lines["no_memory_of_size_zero"])
 	assert.Contains(t, lines["functions_newer_than_the_version_asked_for_are_not_found"].text,
 		"the status of cuMemAllocAsync for 11020 is 1, not 0")
@@ -114,7 +114,7 @@ func TestMissingFunctionsAndDrivers(t *testing.T) {
 	out, err = p.run(driver, "", "functions")
 	require.NoError(t, err)
 	lines = readOutput(out).lines
-	assert.Equal(t, result{"skip", "the driver has no cuGetProcAddress_v2"}, lines["unknown_functions_are_not_found"])
+	assert.Equal(t, result{word: "skip", text: "the driver has no cuGetProcAddress_v2"}, lines["unknown_functions_are_not_found"])
 	assert.Equal(t, result{word: "ok"}, lines["the_function_of_four_arguments_fails_for_unknown_names"])
 	driver, err = cudasim.Build()
 	require.NoError(t, err)
@@ -124,6 +124,25 @@ func TestMissingFunctionsAndDrivers(t *testing.T) {
 	out, err = p.run("/no/such/libcuda.so.1", "")
 	require.NoError(t, err)
 	assert.Contains(t, out, "FAIL driver: /no/such/libcuda.so.1: cannot open shared object file")
+}
+
+// A driver is not asked what it does where the simulator is stricter on purpose.
+func TestRulesOfTheSimulatorAlone(t *testing.T) {
+	p, _ := theProgram(t)
+	simulator, err := cudasim.Build()
+	require.NoError(t, err)
+	driver, err := cudasim.Build("cudasim_report")
+	require.NoError(t, err)
+	for driver, want := range map[string]result{
+		simulator: {word: "ok"},
+		driver:    {word: "skip", text: "stricter than drivers, which take any address as a context, and fail in a later call"},
+	} {
+		out, err := p.run(driver, "", "garbage_is_no_context", "null_is_no_context")
+		require.NoError(t, err)
+		lines := readOutput(out).lines
+		assert.Equal(t, want, lines["garbage_is_no_context"])
+		assert.Equal(t, result{word: "ok"}, lines["null_is_no_context"])
+	}
 }
 
 func TestOutputMustBeOfAGPU(t *testing.T) {
@@ -136,19 +155,38 @@ func TestOutputMustBeOfAGPU(t *testing.T) {
 }
 
 func TestColumnOfTheGPU(t *testing.T) {
-	list := []rule{{"events", "one", "manual", "One."}, {"events", "two", "seen", "Two | three."}, {"streams", "three", "reading", "Three."}}
-	simulator := results{lines: map[string]result{"one": {word: "ok"}, "two": {word: "ok"}, "three": {word: "ok"}}}
+	list := []rule{
+		{"events", "one", "manual", "One.", ""}, {"events", "two", "seen", "Two | three.", ""},
+		{"streams", "three", "reading", "Three.", ""}, {"streams", "four", "reading", "Four.", "crash | hang"},
+	}
+	simulator := results{lines: map[string]result{"one": {word: "ok"}, "two": {word: "ok"}, "three": {word: "ok"}, "four": {word: "ok"}}}
 	empty := page(list, simulator, results{})
 	assert.Contains(t, empty, "| `one` | manual | One. | ok | not run yet |\n")
 	assert.Contains(t, empty, "no GPU has run the rules yet")
 	assert.Empty(t, readPage(empty).lines)
 	gpu := readOutput("date: x\n== tests\nok other\n== rules\ndriver: CUDA 13.0\ndevice 0: H100\nok one\n" +
-		"FAIL two: seen on drivers: Two | three. here: a | b\nskip three: needs two devices\n== speed\nok four\n")
+		"FAIL two: seen on drivers: Two | three. here: a | b here: c\nskip three: needs two devices\n== speed\nok four\n")
 	filled := page(list, simulator, gpu)
 	assert.Contains(t, filled, "The GPU differs in 1.\n\nThe GPU column is from this driver: driver: CUDA 13.0; device 0: H100.\n")
 	assert.Contains(t, filled, "| `one` | manual | One. | ok | ok |\n")
-	assert.Contains(t, filled, "| `two` | seen | Two &#124; three. | ok | **differs**: a &#124; b |\n")
+	assert.Contains(t, filled, "| `two` | seen | Two &#124; three. | ok | **differs**: a &#124; b here: c |\n")
 	assert.Contains(t, filled, "| `three` | reading | Three. | ok | skipped: needs two devices |\n")
+	assert.Contains(t, filled, "| `four` | reading | Four. | ok | the simulator is stricter than drivers, which crash &#124; hang |\n")
 	assert.Equal(t, gpu, readPage(filled))
 	assert.Equal(t, filled, page(list, simulator, readPage(filled)))
+}
+
+// What a GPU did with a rule that was rewritten since says nothing of the rule as it is now.
+func TestColumnOfTheGPUIsOfTheRuleThatRan(t *testing.T) {
+	list := []rule{{"events", "one", "manual", "One.", ""}, {"events", "two", "manual", "Two.", ""}}
+	gpu := readOutput("driver: CUDA 13.0\nFAIL one: simulator, where the manual is silent: None. here: a\n" +
+		"FAIL two: manual: Three. here: b\n")
+	list[1].driver = "pass"
+	first := page(list, results{}, gpu)
+	assert.Contains(t, first, "The GPU differs in 0.")
+	assert.Contains(t, first, "| `one` | manual | One. | not run yet | differed before the rule was rewritten: a |\n")
+	assert.Equal(t, first, page(list, results{}, readPage(first)))
+	list[0].text = "None."
+	assert.Contains(t, page(list, results{}, gpu), "| `one` | manual | None. | not run yet | **differs**: a |\n")
+	assert.Contains(t, page(list, results{}, readPage(page(list, results{}, gpu))), "The GPU differs in 1.")
 }

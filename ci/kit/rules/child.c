@@ -249,6 +249,10 @@ _Noreturn void run_child(struct batch batch, int out) {
     current = batch.rules[i];
     send_line("run %s", current->name);
     if (can_race(current)) skip("its copies race");
+    if (current->driver != NULL && !is_simulated()) {
+      send_line("skip %s: stricter than drivers, which %s", current->name, current->driver);
+      continue;
+    }
     if (!current->bare) {
       OK(cuInit(0));
       const char* what = lacking(current->needs);

@@ -180,7 +180,8 @@ RULE(null_is_no_context, READING, "cuCtxPushCurrent of NULL is INVALID_CONTEXT, 
 }
 
 RULE(garbage_is_no_context, READING,
-     "cuCtxSetCurrent and cuCtxPushCurrent of memory that is no context are INVALID_CONTEXT.", .alone = true) {
+     "cuCtxSetCurrent and cuCtxPushCurrent of memory that is no context are INVALID_CONTEXT.", .alone = true,
+     .driver = "take any address as a context, and fail in a later call") {
   static long long garbage[4096];
   IS(cuCtxSetCurrent((CUcontext)(void*)garbage), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxPushCurrent_v2((CUcontext)(void*)garbage), CUDA_ERROR_INVALID_CONTEXT);
