@@ -20,12 +20,11 @@ static size_t advance(size_t *k, size_t i, const size_t *starts, size_t n) {
   return *k;
 }
 
-/* The legacy default stream takes no batches. */
-static CUresult check_stream(CUstream handle) {
-  struct stream *s;
-  CUresult r = stream_find_current(handle, &s);
+/* The legacy default stream takes no batches, and the per-thread one only by its own name. */
+static CUresult find_stream(CUstream handle, struct stream **out) {
+  CUresult r = stream_find_current(handle, out);
   if (r) return r;
-  return s->role == LEGACY ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return handle && (*out)->role != LEGACY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult check_attributes(const CUmemcpyAttributes *a, size_t n) {
@@ -90,14 +89,30 @@ static void check_conflicts(const CUdeviceptr *to, const CUdeviceptr *from, cons
   free(spans);
 }
 
+/* Drivers were seen to wait for earlier work of the stream where a source is read during the call, and where
+ * pageable memory is read in stream order. The host learns nothing by it: no manual says so. */
+static bool has_to_wait(int order, CUdeviceptr from) {
+  if (order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) return !block_at(from);
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+}
+
+static CUresult wait_for_sources(struct stream *s, const CUdeviceptr *from, size_t count,
+                                 const CUmemcpyAttributes *attributes, const size_t *starts, size_t n) {
+  if (s->capture) return CUDA_SUCCESS;
+  for (size_t i = 0, k = 0; i < count; i++)
+    if (has_to_wait(attributes[advance(&k, i, starts, n)].srcAccessOrder, from[i])) return stream_wait(s, s->queued);
+  return CUDA_SUCCESS;
+}
+
 /* *failed is the member that is wrong, SIZE_MAX if it is not one of them. */
 CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
                     size_t *starts, size_t attribute_count, size_t *failed, CUstream stream) {
   size_t ignored;
+  struct stream *s;
   if (!failed) failed = &ignored;
   *failed = SIZE_MAX;
   if (!to || !from || !sizes) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = check_stream(stream);
+  CUresult r = find_stream(stream, &s);
   if (!r) r = check_starts(count, attributes, starts, attribute_count);
   if (!r) r = check_attributes(attributes, attribute_count);
   if (r) return r;
@@ -107,6 +122,7 @@ CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t co
       return r;
     }
   check_conflicts(to, from, sizes, count);
+  r = wait_for_sources(s, from, count, attributes, starts, attribute_count);
   for (size_t i = 0, k = 0; i < count && !r; i++) {
     const CUmemcpyAttributes *a = &attributes[advance(&k, i, starts, attribute_count)];
     r = copy_ordered(to[i], from[i], sizes[i], a->srcAccessOrder, stream);
@@ -122,9 +138,10 @@ CUresult batch_copy_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t
 
 static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *sizes, size_t count, unsigned long long flags,
                              CUstream stream) {
+  struct stream *s;
   if (!sim.options.managed) return CUDA_ERROR_NOT_SUPPORTED;
   if (!addresses || !sizes || !count || flags) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = check_stream(stream);
+  CUresult r = find_stream(stream, &s);
   for (size_t i = 0; i < count && !r; i++) r = managed_check(addresses[i], sizes[i]);
   return r;
 }

@@ -38,7 +38,7 @@ CUresult managed_check_place(CUmemLocation where) {
   CUdevice device;
   CUresult r = ordinal(where, &device);
   if (r) return r;
-  return device == CU_DEVICE_CPU || device_valid(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return device == CU_DEVICE_CPU || device_valid(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* There is nowhere to move it to: advice is only checked. */

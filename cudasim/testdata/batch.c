@@ -38,6 +38,35 @@ WITH_OBJECTS(copies_of_a_batch_are_in_no_order, "", .violates = true) {
   OK(cuStreamSynchronize(a));
 }
 
+/* Which of the two sources makes a driver wait was not seen, so here both do. */
+WITH_OBJECTS(a_batch_that_reads_during_the_call_waits, "") {
+  needs_13();
+  CUdeviceptr from[] = {address(p), address(new_pages(4096))};
+  size_t size = 100, start = 0;
+  CUmemcpyAttributes during = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+  for (int i = 0; i < 2; i++) {
+    close_gate(a);
+    WAITS(cuMemcpyBatchAsync_v2(&m, &from[i], &size, 1, &during, &start, 1, a));
+    OK(cuStreamSynchronize(a));
+  }
+}
+
+/* A capture takes it, and nothing is pending in it. */
+WITH_OBJECTS(a_batch_in_a_capture_does_not_wait, "") {
+  needs_13();
+  CUdeviceptr from = address(p);
+  size_t size = 100, start = 0;
+  CUmemcpyAttributes during = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+  CUgraph graph = NULL;
+  close_gate(a);
+  OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+  DOES_NOT_WAIT(cuMemcpyBatchAsync_v2(&m, &from, &size, 1, &during, &start, 1, a));
+  OK(cuStreamEndCapture(a, &graph));
+  OK(cuGraphDestroy(graph));
+  open_gate();
+  OK(cuStreamSynchronize(a));
+}
+
 WITH_OBJECTS(what_is_discarded_is_garbage_in_stream_order, "") {
   needs_13();
   CUdeviceptr m[2];

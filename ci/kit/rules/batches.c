@@ -30,54 +30,67 @@ RULE(a_batch_copies_in_stream_order, MANUAL,
   CHECK(all_bytes(out, 2, 100));
 }
 
+/* Of four copies, two are read during the call, and overwritten after it. */
+static void overwrite_half(int first, int second, size_t half) {
+  CUstream s = new_stream();
+  unsigned char* in = new_pinned(4);
+  CUdeviceptr d = new_memory(4), i = address(in);
+  CUdeviceptr to[] = {d, d + 1, d + 2, d + 3}, from[] = {i, i + 1, i + 2, i + 3};
+  size_t sizes[] = {1, 1, 1, 1}, starts[] = {0, 2};
+  CUmemcpyAttributes each[] = {{.srcAccessOrder = first}, {.srcAccessOrder = second}};
+  memset(in, 1, 4);
+  close_gate(s);
+  MAY_WAIT(cuMemcpyBatchAsync_v2(to, from, sizes, 4, each, starts, 2, s));
+  memset(in + half, 2, 2);
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(d, 1, 4));
+}
+
 RULE(an_attribute_of_a_batch_holds_until_the_next, MANUAL,
      "An attribute of cuMemcpyBatchAsync_v2 holds for its copy and those after it, up to that of the next attribute.") {
   needs_13();
-  CUstream s = new_stream();
-  static unsigned char in[4] = {1, 1, 1, 1};
-  CUdeviceptr d = new_memory(4);
-  CUdeviceptr to[] = {d, d + 1, d + 2, d + 3};
-  CUdeviceptr from[] = {address(in), address(in + 1), address(in + 2), address(in + 3)};
-  size_t sizes[] = {1, 1, 1, 1}, starts[] = {0, 2};
-  CUmemcpyAttributes each[] = {{.srcAccessOrder = DURING_THE_CALL}, {.srcAccessOrder = IN_STREAM_ORDER}};
-  close_gate(s);
-  DOES_NOT_WAIT(cuMemcpyBatchAsync_v2(to, from, sizes, 4, each, starts, 2, s));
-  memset(in, 2, 4);
-  open_gate();
-  OK(cuStreamSynchronize(s));
-  CHECK(is_filled(d, 1, 2) && is_filled(d + 2, 2, 2));
+  overwrite_half(DURING_THE_CALL, IN_STREAM_ORDER, 0);
+  overwrite_half(IN_STREAM_ORDER, DURING_THE_CALL, 2);
 }
 
-/* Copies from a source that is overwritten behind the gate, and answers which value arrived. */
-static int copied_value(unsigned char* source, int order) {
+static void write_twos(void* source) { memset(source, 2, 100); }
+
+RULE(a_batch_of_pageable_memory_in_stream_order_waits, SEEN,
+     "A batch that reads pageable memory in stream order returns after earlier work of its stream.") {
+  needs_13();
+  CUstream s = new_stream();
+  unsigned char* source = new_pages(4096);
+  CUdeviceptr d = new_memory(100), from = address(source);
+  size_t size = 100, start = 0;
+  CUmemcpyAttributes each = {.srcAccessOrder = IN_STREAM_ORDER};
+  memset(source, 1, 100);
+  close_gate(s);
+  OK(cuLaunchHostFunc(s, write_twos, source));
+  WAITS(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &each, &start, 1, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(d, 2, 100));
+}
+
+static void overwrite_after_the_call(unsigned char* source) {
   CUstream s = new_stream();
   CUdeviceptr d = new_memory(100), from = address(source);
   size_t size = 100, start = 0;
-  CUmemcpyAttributes each = {.srcAccessOrder = order};
+  CUmemcpyAttributes each = {.srcAccessOrder = DURING_THE_CALL};
   memset(source, 1, 100);
   close_gate(s);
-  DOES_NOT_WAIT(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &each, &start, 1, s));
+  MAY_WAIT(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &each, &start, 1, s));
   memset(source, 2, 100);
   open_gate();
   OK(cuStreamSynchronize(s));
-  int value = is_filled(d, 1, 100) ? 1 : is_filled(d, 2, 100) ? 2 : 0;
-  OK(cuMemFree_v2(d));
-  OK(cuStreamDestroy_v2(s));
-  return value;
-}
-
-RULE(in_stream_order_a_pageable_source_is_read_late, MANUAL,
-     "A batch with the access order STREAM reads pageable memory when the stream gets there.") {
-  needs_13();
-  SAME(copied_value(new_pages(4096), IN_STREAM_ORDER), 2);
+  CHECK(is_filled(d, 1, 100));
 }
 
 RULE(during_the_call_a_source_is_read_at_once, MANUAL,
      "A batch with the access order DURING_API_CALL has read its source, page-locked memory too, when it returns.") {
   needs_13();
-  unsigned char* pinned = new_pinned(100);
-  SAME(copied_value(new_pages(4096), DURING_THE_CALL), 1);
-  SAME(copied_value(pinned, DURING_THE_CALL), 1);
+  overwrite_after_the_call(new_pages(4096));
+  overwrite_after_the_call(new_pinned(100));
 }
 
 RULE(nothing_of_a_batch_is_done_if_one_copy_is_wrong, READING,
@@ -142,11 +155,20 @@ RULE(the_legacy_stream_takes_no_batches, MANUAL,
   IS(cuMemPrefetchBatchAsync(&managed, &page, 1, &host, &start, 1, 0, NULL), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemDiscardBatchAsync(&managed, &page, 1, 0, NULL), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemDiscardAndPrefetchBatchAsync(&managed, &page, 1, &host, &start, 1, 0, NULL), CUDA_ERROR_INVALID_VALUE);
-  IS(cuMemcpyBatchAsync_v2_ptsz(&a, &b, &size, 1, &any, &start, 1, NULL), CUDA_SUCCESS);
   IS(cuMemcpyBatchAsync_v2(&a, &b, &size, 1, &any, &start, 1, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
   OK(cuCtxSynchronize());
   OK(cuMemFree_v2(a));
   OK(cuMemFree_v2(managed));
+}
+
+RULE(a_batch_names_the_per_thread_stream, SEEN,
+     "cuMemcpyBatchAsync_v2_ptsz of stream 0 is INVALID_VALUE; of CU_STREAM_PER_THREAD it succeeds.") {
+  needs_13();
+  size_t size = 1, start = 0;
+  CUmemcpyAttributes any = {.srcAccessOrder = ANY_ORDER};
+  IS(cuMemcpyBatchAsync_v2_ptsz(&m, &n, &size, 1, &any, &start, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemcpyBatchAsync_v2_ptsz(&m, &n, &size, 1, &any, &start, 1, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
 RULE(prefetching_a_batch_changes_nothing, MANUAL,
@@ -164,15 +186,15 @@ RULE(prefetching_a_batch_changes_nothing, MANUAL,
   for (int i = 0; i < 2; i++) OK(cuMemFree_v2(m[i]));
 }
 
-RULE(batches_of_ranges_are_checked, READING,
-     "Batches of prefetches and discards of device memory, with flags or to an unknown device, are errors.",
+RULE(batches_of_ranges_are_checked, SEEN,
+     "Batches of prefetches and discards of device memory, with flags or to an unknown device, are INVALID_VALUE.",
      .needs = MANAGED | CONCURRENT, .alone = true) {
   needs_13();
   CUstream s = new_stream();
   CUdeviceptr m = new_managed(4096), d = new_memory(4096);
   size_t size = 4096, start = 0;
   CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, unknown = {CU_MEM_LOCATION_TYPE_DEVICE, 77};
-  IS(cuMemPrefetchBatchAsync(&m, &size, 1, &unknown, &start, 1, 0, s), CUDA_ERROR_INVALID_DEVICE);
+  IS(cuMemPrefetchBatchAsync(&m, &size, 1, &unknown, &start, 1, 0, s), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemPrefetchBatchAsync(&m, &size, 1, &device, &start, 1, 1, s), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemPrefetchBatchAsync(&d, &size, 1, &device, &start, 1, 0, s), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemDiscardBatchAsync(&d, &size, 1, 0, s), CUDA_ERROR_INVALID_VALUE);

@@ -69,12 +69,17 @@ void watch(int milliseconds) {
   pthread_mutex_unlock(&gate.mutex);
 }
 
-void end_watch(const char* call, bool should_wait) {
+bool unwatch(void) {
   pthread_mutex_lock(&gate.mutex);
   gate.watched = false;
   pthread_cond_signal(&gate.changed);
   bool waited = gate.expired;
   pthread_mutex_unlock(&gate.mutex);
+  return waited;
+}
+
+void end_watch(const char* call, bool should_wait) {
+  bool waited = unwatch();
   if (should_wait) open_gate();
   if (waited && !should_wait) differs("%s waits for pending work", call);
   if (!waited && should_wait) differs("%s does not wait for pending work", call);

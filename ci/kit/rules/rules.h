@@ -129,7 +129,15 @@ bool gate_is_open(void);
     check_success(#call, call); \
     end_watch(#call, true);     \
   } while (0)
+/* The call may do either: the gate is open when a call that waits returns. */
+#define MAY_WAIT(call)          \
+  do {                          \
+    watch(60);                  \
+    check_success(#call, call); \
+    unwatch();                  \
+  } while (0)
 void watch(int milliseconds);
+bool unwatch(void); /* reports whether the call has waited */
 void end_watch(const char* call, bool should_wait);
 
 /* ---- objects ---- */
