@@ -76,8 +76,12 @@ static inline void restore(table d, int before) {
   leave(d, context, before);                    \
   return r
 
-/* One whose call is potentially unsafe while streams are captured. Without it are those
- * whose work goes into a stream: a capture sees it. */
+/* One whose call is potentially unsafe while streams are captured. So is, on an H200 with CUDA 13.0, memory that
+ * is allocated from a pool or freed to it in a stream that is not captured: in mode global, these calls and
+ * cuMemPoolSetAttribute fail and invalidate the captures of other threads. In a stream that is captured they
+ * become nodes of the graph in every mode. Records, waits, fills, copies, prefetches and host functions in other
+ * streams, queries of addresses and of free memory were permitted there in mode global, and are made in the mode
+ * of the thread. */
 #define RELAXED_IN_CONTEXT(d, context, r, ...) \
   IN_CONTEXT(d, context, r, int mode = relax(d); __VA_ARGS__; restore(d, mode))
 

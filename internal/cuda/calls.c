@@ -175,7 +175,7 @@ result cdevice_v0_cuda_pool_new(table d, uintptr_t context, int device) {
 }
 
 result cdevice_v0_cuda_pool_keep(table d, uintptr_t context, uintptr_t pool, uint64_t bytes) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolSetAttribute, pool, attribute_release_threshold, &bytes));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolSetAttribute, pool, attribute_release_threshold, &bytes));
 }
 
 result cdevice_v0_cuda_pool_default_keeps(table d, int device) {
@@ -200,11 +200,11 @@ result cdevice_v0_cuda_pool_trim(table d, uintptr_t context, uintptr_t pool) {
 }
 
 result cdevice_v0_cuda_pool_memory_new(table d, uintptr_t context, uintptr_t pool, size_t size, uintptr_t stream) {
-  MAKE_IN_CONTEXT(d, context, cuMemAllocFromPoolAsync, size, pool, stream);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuMemAllocFromPoolAsync, size, pool, stream);
 }
 
 result cdevice_v0_cuda_pool_memory_free(table d, uintptr_t context, uintptr_t p, uintptr_t stream) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemFreeAsync, p, stream));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemFreeAsync, p, stream));
 }
 
 /* The driver infers the direction of each copy from the addresses: with unified

@@ -40,7 +40,7 @@ static result synchronize_uncaptured(table d, const uintptr_t* streams, size_t c
 
 result cdevice_v0_cuda_context_synchronize_uncaptured(table d, uintptr_t context, const uintptr_t* streams,
                                                       size_t count, int32_t* asked) {
-  IN_CONTEXT(d, context, r, r = synchronize_uncaptured(d, streams, count, asked));
+  RELAXED_IN_CONTEXT(d, context, r, r = synchronize_uncaptured(d, streams, count, asked));
 }
 
 result cdevice_v0_cuda_capture_begin(table d, uintptr_t context, uintptr_t stream, int mode) {

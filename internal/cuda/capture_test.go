@@ -42,6 +42,11 @@ func unsafeCalls(t *testing.T, ctx *cuda.Context) map[string]func() error {
 	event, err := ctx.NewEvent()
 	require.NoError(t, err)
 	require.NoError(t, ctx.Record(event, stream))
+	pool, err := ctx.NewPool()
+	if !errors.Is(err, device.ErrNotSupported) {
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, ctx.FreePool(pool)) })
+	}
 	t.Cleanup(func() {
 		assert.NoError(t, ctx.FreeEvent(event))
 		assert.NoError(t, ctx.FreeStream(stream))
@@ -63,6 +68,11 @@ func unsafeCalls(t *testing.T, ctx *cuda.Context) map[string]func() error {
 			p, err := ctx.NewPool()
 			return first(err, func() error { return first(ctx.TrimPool(p), func() error { return ctx.FreePool(p) }) })
 		},
+		"pool memory": func() error {
+			p, err := ctx.NewPoolMemory(pool, 64, stream)
+			return first(err, func() error { return ctx.FreePoolMemory(p, stream) })
+		},
+		"pool attribute":     func() error { return ctx.SetReleaseThreshold(pool, 1<<20) },
 		"stream":             func() error { s, err := ctx.NewStream(0); return first(err, func() error { return ctx.FreeStream(s) }) },
 		"event":              func() error { e, err := ctx.NewEvent(); return first(err, func() error { return ctx.FreeEvent(e) }) },
 		"query stream":       func() error { _, err := ctx.QueryStream(stream); return err },
@@ -75,7 +85,8 @@ func unsafeCalls(t *testing.T, ctx *cuda.Context) map[string]func() error {
 		},
 	}
 	// A GPU in parts, as virtual machines have them, may lack these.
-	for name, attribute := range map[string]cuda.Attribute{"pool": cuda.MemoryPoolsSupported, "managed": cuda.ManagedMemory, "register": cuda.HostRegisterSupported} {
+	for name, attribute := range map[string]cuda.Attribute{"pool": cuda.MemoryPoolsSupported, "pool memory": cuda.MemoryPoolsSupported,
+		"pool attribute": cuda.MemoryPoolsSupported, "managed": cuda.ManagedMemory, "register": cuda.HostRegisterSupported} {
 		if has, err := ctx.Device.Attribute(attribute); assert.NoError(t, err) && has == 0 {
 			delete(calls, name)
 		}

@@ -61,7 +61,8 @@
 // wait until no capture is visible; captures that are not visible need
 // [Device.HoldSynchronization].
 //
-// The driver refuses work on the legacy default stream while a stream that is ordered with it
+// Memory is not allocated or freed on a stream that is being captured: for the driver, that is a part of
+// the graph. The driver refuses work on the legacy default stream while a stream that is ordered with it
 // captures, and invalidates that capture. A program with such captures names other streams.
 // Memory may be freed with a nil stream even then: it is freed after all work of the context.
 //
