@@ -16,11 +16,12 @@ func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlig
 type blockLayout struct {
 	parts   []part
 	offsets []int64
-	// size includes all parts and, after them, one aligned unit for empty buffers, which need an
+	// size includes all parts and, after them, one aligned unit for empty buffers, if there are any: they need an
 	// address on the same device.
-	size  int64
-	nodes int
-	views int // sizes of view buffers
+	size     int64
+	hasEmpty bool
+	nodes    int
+	views    int // sizes of view buffers
 }
 
 func layBlock(plans []Plan) *blockLayout {
@@ -31,7 +32,9 @@ func layBlock(plans []Plan) *blockLayout {
 	}
 	l.parts, l.offsets = make([]part, 0, count), make([]int64, 0, count)
 	l.add(plans)
-	l.size += blockAlignment
+	if l.hasEmpty || l.size == 0 {
+		l.size += blockAlignment
+	}
 	return l
 }
 
@@ -51,7 +54,8 @@ func (l *blockLayout) add(plans []Plan) {
 		if t.Layout.Kind == layout.View {
 			l.views += len(t.Parts) - t.Layout.FirstData() - 1
 		}
-		for _, p := range t.Parts {
+		for k, p := range t.Parts {
+			l.hasEmpty = l.hasEmpty || p.Size == 0 && !t.isNoBitmap(k)
 			l.parts = append(l.parts, p)
 			l.offsets = append(l.offsets, l.size)
 			l.size += blockAligned(p.Size)
@@ -61,15 +65,6 @@ func (l *blockLayout) add(plans []Plan) {
 }
 
 func (l *blockLayout) empty() int64 { return l.size - blockAlignment }
-
-// ranges returns the ranges of the parts of the layout, in order.
-func (l *blockLayout) ranges(base device.Ptr) []device.Range {
-	ranges := make([]device.Range, len(l.parts))
-	for i, p := range l.parts {
-		ranges[i] = device.Range{Dst: base + device.Ptr(l.offsets[i]), Size: p.Size}
-	}
-	return ranges
-}
 
 // copyRanges is a list of copies of parts. One extends the one before it if source and destination continue there. The bytes
 // between whole buffers of one block are zero, so they may be copied too; what follows a cut part are other elements.

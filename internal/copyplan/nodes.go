@@ -71,7 +71,7 @@ func (b *builder) address(t *Plan, k int, p part) uintptr {
 	switch {
 	case p.Size > 0:
 		return uintptr(b.Base) + uintptr(b.layout.offsets[b.part])
-	case t.Layout.Validity && k == 0:
+	case t.isNoBitmap(k):
 		return 0
 	}
 	return uintptr(b.Base) + uintptr(b.layout.empty())

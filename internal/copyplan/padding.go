@@ -6,7 +6,7 @@ import (
 )
 
 // The padding of a copy. In CPU memory, fillFromHost clears the bytes between buffers; on a device,
-// deviceMemory.fill copies zeros to them or sets them.
+// deviceMemory.fill copies zeros to them or fills them.
 
 // zeros is the source of the bytes in gaps: one allocation of the Go heap, which does not move.
 var zeros = make([]byte, 2*blockAlignment)
@@ -47,13 +47,41 @@ func joined(ranges []device.Range) []device.Range {
 	return filled
 }
 
-// gaps returns the copies of zeros to the bytes that no part of the layout writes.
+// gaps returns the copies of zeros to the bytes that no part of the layout writes: fewer than there are zeros.
 func gaps(l *blockLayout, base device.Ptr) []device.Range {
-	var list []device.Range
-	for _, r := range withZeros(l.ranges(base), base, l.size) {
-		if r.Src != 0 {
-			list = append(list, r)
+	list := make([]device.Range, 0, len(l.parts)+1)
+	at := int64(0)
+	gap := func(to int64) {
+		if at < to {
+			list = append(list, device.Range{Dst: base + device.Ptr(at), Src: device.Ptr(abi.AddressOf(zeros)), Size: to - at})
 		}
 	}
+	for i, p := range l.parts {
+		if p.Size > 0 {
+			gap(l.offsets[i])
+			at = l.offsets[i] + p.Size
+		}
+	}
+	gap(l.size)
 	return list
+}
+
+// leastUncleared is the size of a part that is not filled with zeros before it is copied: that takes a device
+// as long as another call.
+const leastUncleared = 4 << 20
+
+// fills returns the ranges to fill with zeros before the parts are copied: all gaps, with the small parts
+// between them.
+func fills(l *blockLayout, base device.Ptr) []device.Range {
+	list := gaps(l, base)
+	n := 0
+	for _, r := range list {
+		if n > 0 && r.Dst-list[n-1].Dst-device.Ptr(list[n-1].Size) < leastUncleared {
+			list[n-1].Size = int64(r.Dst-list[n-1].Dst) + r.Size
+			continue
+		}
+		list[n] = r
+		n++
+	}
+	return list[:n]
 }

@@ -24,6 +24,9 @@ type Plan struct {
 	Children []Plan
 }
 
+// isNoBitmap reports whether part k, if it has no bytes, is a validity bitmap that is left out: its address is NULL.
+func (t *Plan) isNoBitmap(k int) bool { return t.Layout.Validity && k == 0 }
+
 // part is one buffer of a plan: bytes made for it in CPU memory, or bytes of the source to be
 // copied unchanged.
 type part struct {

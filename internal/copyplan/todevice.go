@@ -85,7 +85,7 @@ const leastDirect = 64 << 10
 // that the stream is the copy's own. kept reports whether the device may read the source after fill has returned.
 func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own bool) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
-	filler, fills := d.dev.(device.Memsetter)
+	filler, canFill := d.dev.(device.Memsetter)
 	var direct, copies copyRanges
 	var staged []device.Range
 	if !s.remote() {
@@ -103,7 +103,7 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 			later := readsLater(d.dev, device.Ptr(p.Addr), p.Size)
 			// mutant: _ = later
 			kept = kept || later
-			if later && fills && (p.Size >= leastDirect || !own) {
+			if later && canFill && (p.Size >= leastDirect || !own) {
 				direct.add(dst, p)
 			} else {
 				staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
@@ -115,12 +115,14 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 	switch {
 	case len(direct.list) == 0 && len(copies.list) == 0:
 		staged = withZeros(staged, d.memory.Ptr(), l.size)
-	case !fills:
+	case !canFill:
 		staged = append(staged, gaps(l, d.memory.Ptr())...)
 	default:
 		// The copies have several sources, so the gaps are filled first.
-		if err := filler.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
-			return false, err
+		for _, r := range fills(l, d.memory.Ptr()) {
+			if err := filler.Memset(r.Dst, 0, r.Size, d.stream); err != nil {
+				return false, err
+			}
 		}
 		staged = joined(staged)
 	}

@@ -162,7 +162,7 @@ func (a *arrays) data(t *Plan, made *madeData) *array.Data {
 	for k, p := range t.Parts {
 		at := a.layout.offsets[a.part]
 		a.part++
-		if p.Size == 0 && t.Layout.Validity && k == 0 {
+		if p.Size == 0 && t.isNoBitmap(k) {
 			buffers = append(buffers, nil)
 			continue
 		}
