@@ -4,9 +4,8 @@
  * The manual says that some calls always conflict: to query or wait for a stream or an
  * event that is captured, or for a context with such a stream in it, and to use the
  * legacy stream while a blocking stream captures. Others are "potentially unsafe",
- * because they work at once and a capture does not see them; cuMemAlloc and, of an event
- * that is not captured, cuEventQuery are known. Whether they are permitted depends on the
- * mode of the thread and of the captures. */
+ * because they work at once and a capture does not see them. Whether they are permitted
+ * depends on the mode of the thread and of the captures. */
 #include "sim.h"
 
 #include <string.h>
@@ -29,8 +28,8 @@ static CUresult potentially_unsafe(void) {
   return r;
 }
 
-/* Reading: calls that allocate, free, page-lock or copy at once. Synchronous copies and fills also
- * use a default stream. */
+/* As seen on drivers, but for IPC and, of pools, all but cuMemPoolSetAttribute, which are a reading. Synchronous
+ * copies and fills are permitted; reading: unless it is their default stream that captures. */
 static const struct {
   const char *name;
   bool in_default_stream;
@@ -45,6 +44,11 @@ static const struct {
     {"cuMemHostUnregister", false},
     {"cuIpcOpenMemHandle", false},
     {"cuIpcCloseMemHandle", false},
+    {"cuMemPoolCreate", false},
+    {"cuMemPoolDestroy", false},
+    {"cuMemPoolTrimTo", false},
+    {"cuMemPoolSetAccess", false},
+    {"cuMemPoolSetAttribute", false},
     {"cuMemcpy", true},
     {"cuMemcpyHtoD", true},
     {"cuMemcpyDtoH", true},
@@ -55,9 +59,14 @@ static const struct {
     {"cuMemsetD32", true},
 };
 
+static CUresult captured(struct stream *s) {
+  capture_invalidate(s->capture);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 static CUresult default_stream(void) {
   struct stream *s;
-  return stream_find_current(0, &s) ? CUDA_SUCCESS : capture_forbids_stream(s);
+  return !stream_find_current(0, &s) && s->capture ? captured(s) : CUDA_SUCCESS;
 }
 
 /* Called before every call of the driver while there is a capture. */
@@ -102,16 +111,18 @@ CUresult capture_forbids_context(struct context *context) {
   return r;
 }
 
-/* On a driver they become nodes of the graph, with an address that only the graph may use. Here
- * graphs have no memory of their own: refused, and as that is this simulator's fault, the capture
- * stays as it is. */
-CUresult capture_forbids_pool(struct stream *s) {
+/* What the simulator's graphs lack. As that is its own fault, the capture stays as it is. */
+static CUresult no_node(const struct stream *s) {
   if (!s->capture) return CUDA_SUCCESS;
   return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* On a driver it becomes a child graph: refused here, likewise. */
+/* In a capture, a driver makes nodes of them, with an address that only the graph may use; elsewhere, drivers
+ * were seen to take them for unsafe. */
+CUresult capture_forbids_pool(struct stream *s) { return s->capture ? no_node(s) : potentially_unsafe(); }
+
+/* In a capture, it becomes a child graph on a driver. */
 CUresult capture_forbids_launch(struct stream *s) {
   CUresult r = s->role == LEGACY && sim.captures ? capture_implicit(s->context) : CUDA_SUCCESS;
-  return r ? r : capture_forbids_pool(s);
+  return r ? r : no_node(s);
 }

@@ -1,4 +1,4 @@
-/* Calls that are permitted during a capture: those that this library makes. */
+/* Calls that are permitted during a capture. */
 #define GROUP "calls during a capture"
 #include "capture.h"
 
@@ -9,15 +9,11 @@ static void is_permitted(const char* call, CUresult result, CUstream s) {
 #define PERMITTED(call) is_permitted(#call, call, s)
 
 RULE(other_work_is_permitted_during_a_capture, READING,
-     "Work, records, waits and pool memory in a stream outside of a global capture are permitted.", .needs = POOLS,
-     .alone = true) {
-  CUdeviceptr m = 0;
+     "Work, records and waits in a stream outside of a global capture are permitted.", .alone = true) {
   CUstream s = capturing(GLOBAL);
   PERMITTED(cuEventRecord(e, a));
   PERMITTED(cuStreamWaitEvent(a, e, 0));
-  PERMITTED(cuMemAllocAsync(&m, 64, a));
   PERMITTED(cuMemsetD8Async(m, 1, 64, a));
-  PERMITTED(cuMemFreeAsync(m, a));
   end_active(s);
 }
 
@@ -144,17 +140,47 @@ RULE(prefetches_of_other_streams_are_permitted_during_a_capture, READING,
   OK(cuStreamSynchronize(a));
 }
 
-RULE(contexts_are_switched_during_a_capture, READING,
-     "The current context is asked for and set, and attributes of pools are set, during a global capture.",
-     .needs = POOLS, .alone = true) {
+RULE(
+    copies_that_wait_are_permitted_during_a_capture, SEEN,
+    "Synchronous copies and fills are permitted while a non-blocking stream captures, in every mode of thread and capture.",
+    .alone = true) {
+  static unsigned char bytes[64];
+  for (int i = 0; i < 9; i++) {
+    CUstream s = capturing(i % 3);
+    mode_of_thread(i / 3);
+    PERMITTED(cuMemcpyHtoD_v2(m, bytes, 64));
+    PERMITTED(cuMemcpyDtoH_v2(bytes, m, 64));
+    PERMITTED(cuMemsetD8_v2(m, 1, 64));
+    mode_of_thread(GLOBAL);
+    end_active(s);
+  }
+}
+
+static void copy_and_fill(void* context) {
+  static unsigned char bytes[64];
+  OK(cuCtxSetCurrent(context));
+  IS(cuMemcpyHtoD_v2(n, bytes, 64), CUDA_SUCCESS);
+  IS(cuMemcpyDtoH_v2(bytes, n, 64), CUDA_SUCCESS);
+  IS(cuMemsetD8_v2(n, 1, 64), CUDA_SUCCESS);
+}
+
+RULE(copies_that_wait_are_permitted_to_other_threads_during_a_capture, SEEN,
+     "Synchronous copies and fills by another thread are permitted while a non-blocking stream captures.",
+     .alone = true) {
+  CUstream s = capturing(GLOBAL);
+  on_thread(copy_and_fill, use(0));
+  end_active(s);
+}
+
+RULE(
+    contexts_are_switched_during_a_capture, READING,
+    "The current context and the priorities of streams are asked for, and a context made current, during a global capture.",
+    .alone = true) {
   CUcontext context = use(0), current;
-  uint64_t keep = UINT64_MAX;
   int least, greatest;
-  CUmemoryPool pool = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
   CUstream s = capturing(GLOBAL);
   PERMITTED(cuCtxGetCurrent(&current));
   PERMITTED(cuCtxSetCurrent(context));
   PERMITTED(cuCtxGetStreamPriorityRange(&least, &greatest));
-  PERMITTED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
   end_active(s);
 }

@@ -92,11 +92,14 @@ RULE(a_non_blocking_capture_leaves_the_legacy_stream_alone, MANUAL,
   end_active(s);
 }
 
+static const CUmemLocation this_device = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+
 /* Calls that a capture does not see: potentially unsafe, says the manual. */
 struct unsafe {
   CUstream other;
   CUevent event;
-  CUdeviceptr memory, made;
+  CUdeviceptr memory, made, allocated;
+  CUmemoryPool pool, made_pool;
   void *pinned, *to_free;
   unsigned char *pageable, *registered;
 };
@@ -107,9 +110,23 @@ static CUresult allocate_host(struct unsafe* u) { return cuMemHostAlloc(&u->pinn
 static CUresult free_host(struct unsafe* u) { return cuMemFreeHost(u->to_free); }
 static CUresult register_host(struct unsafe* u) { return cuMemHostRegister_v2(u->pageable, 4096, 0); }
 static CUresult unregister_host(struct unsafe* u) { return cuMemHostUnregister(u->registered); }
-static CUresult copy_in(struct unsafe* u) { return cuMemcpyHtoD_v2(u->memory, u->pageable, 64); }
-static CUresult copy_out(struct unsafe* u) { return cuMemcpyDtoH_v2(u->pageable, u->memory, 64); }
-static CUresult fill_now(struct unsafe* u) { return cuMemsetD8_v2(u->memory, 1, 64); }
+static CUresult allocate_later(struct unsafe* u) { return cuMemAllocAsync(&u->made, 64, u->other); }
+static CUresult allocate_from(struct unsafe* u) { return cuMemAllocFromPoolAsync(&u->made, 64, u->pool, u->other); }
+static CUresult free_later(struct unsafe* u) { return cuMemFreeAsync(u->allocated, u->other); }
+static CUresult set_pool(struct unsafe* u) {
+  uint64_t keep = UINT64_MAX;
+  return cuMemPoolSetAttribute(u->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+}
+static CUresult trim_pool(struct unsafe* u) { return cuMemPoolTrimTo(u->pool, 0); }
+static CUresult open_pool(struct unsafe* u) {
+  CUmemAccessDesc access = {this_device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  return cuMemPoolSetAccess(u->pool, &access, 1);
+}
+static CUresult make_pool(struct unsafe* u) {
+  CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = this_device};
+  return cuMemPoolCreate(&u->made_pool, &props);
+}
+static CUresult end_pool(struct unsafe* u) { return cuMemPoolDestroy(u->pool); }
 static CUresult query_event(struct unsafe* u) { return cuEventQuery(u->event); }
 static CUresult wait_event(struct unsafe* u) { return cuEventSynchronize(u->event); }
 static CUresult query_stream(struct unsafe* u) { return cuStreamQuery(u->other); }
@@ -150,6 +167,10 @@ static void check_unsafe(CUresult (*call)(struct unsafe*)) {
                        .pageable = new_pages(4096),
                        .registered = new_pages(4096)};
     OK(cuMemHostRegister_v2(u.registered, 4096, 0));
+    if (attribute(ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0)) {
+      u.pool = new_pool(this_device, CU_MEM_ALLOCATION_TYPE_PINNED);
+      u.allocated = allocate(64, u.other);
+    }
     OK(cuEventRecord(u.event, u.other));
     OK(cuEventSynchronize(u.event));
     struct attempt a = {context, &u, call, thread_mode, CUDA_ERROR_UNKNOWN};
@@ -190,12 +211,34 @@ UNSAFE(free_of_page_locked_memory_during_a_capture, READING, "cuMemFreeHost duri
 UNSAFE(registration_during_a_capture, READING, "cuMemHostRegister during a capture", register_host, .needs = REGISTER)
 UNSAFE(unregistration_during_a_capture, READING, "cuMemHostUnregister during a capture", unregister_host,
        .needs = REGISTER)
-UNSAFE(copy_to_the_device_during_a_capture, READING, "cuMemcpyHtoD during a capture", copy_in, .needs = REGISTER)
-UNSAFE(copy_to_the_host_during_a_capture, READING, "cuMemcpyDtoH during a capture", copy_out, .needs = REGISTER)
-UNSAFE(fill_during_a_capture, READING, "cuMemsetD8 during a capture", fill_now, .needs = REGISTER)
+UNSAFE(pool_allocation_during_a_capture, SEEN, "cuMemAllocAsync in another stream during a capture", allocate_later,
+       .needs = REGISTER | POOLS)
+UNSAFE(allocation_from_a_pool_during_a_capture, SEEN, "cuMemAllocFromPoolAsync in another stream during a capture",
+       allocate_from, .needs = REGISTER | POOLS)
+UNSAFE(free_in_stream_order_during_a_capture, SEEN, "cuMemFreeAsync in another stream during a capture", free_later,
+       .needs = REGISTER | POOLS)
+UNSAFE(attributes_of_pools_during_a_capture, SEEN, "cuMemPoolSetAttribute during a capture", set_pool,
+       .needs = REGISTER | POOLS)
+UNSAFE(trimming_a_pool_during_a_capture, READING, "cuMemPoolTrimTo during a capture", trim_pool,
+       .needs = REGISTER | POOLS)
+UNSAFE(access_to_a_pool_during_a_capture, READING, "cuMemPoolSetAccess during a capture", open_pool,
+       .needs = REGISTER | POOLS)
+UNSAFE(making_a_pool_during_a_capture, READING, "cuMemPoolCreate during a capture", make_pool,
+       .needs = REGISTER | POOLS)
+UNSAFE(destroying_a_pool_during_a_capture, READING, "cuMemPoolDestroy during a capture", end_pool,
+       .needs = REGISTER | POOLS)
+
+RULE(a_synchronous_copy_is_not_captured, READING,
+     "cuMemcpyHtoD in a per-thread stream that captures is CAPTURE_UNSUPPORTED, and invalidates the capture.",
+     .alone = true) {
+  static unsigned char bytes[64];
+  OK(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, RELAXED));
+  IS(cuMemcpyHtoD_v2_ptds(m, bytes, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  end_invalidated(CU_STREAM_PER_THREAD);
+}
 
 RULE(the_mode_of_a_thread_is_exchanged, MANUAL,
-     "cuThreadExchangeStreamCaptureMode swaps the mode; it is global at first.") {
+     "cuThreadExchangeStreamCaptureMode swaps the mode, which is global at first; an unknown one is INVALID_VALUE.") {
   int mode = RELAXED;
   OK(cuThreadExchangeStreamCaptureMode(&mode));
   SAME(mode, GLOBAL);
