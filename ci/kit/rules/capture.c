@@ -112,10 +112,16 @@ RULE(capture_modes_are_checked, MANUAL, "cuStreamBeginCapture of an unknown mode
   IS(cuStreamBeginCapture_v2(a, -1), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(a_capture_is_not_begun_twice, READING,
-     "cuStreamBeginCapture in a stream that captures is ILLEGAL_STATE, and does no harm.") {
+RULE(a_capture_is_not_begun_twice, SEEN,
+     "cuStreamBeginCapture in a stream that captures is ILLEGAL_STATE, and leaves the capture active.") {
   OK(cuStreamBeginCapture(a));
   IS(cuStreamBeginCapture_v2(a, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+  end_active(a);
+}
+
+RULE(a_graph_needs_a_place, READING, "cuStreamEndCapture without a place for the graph is INVALID_VALUE.",
+     .driver = "end the capture") {
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
   IS(cuStreamEndCapture(a, NULL), CUDA_ERROR_INVALID_VALUE);
   end_active(a);
 }

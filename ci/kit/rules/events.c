@@ -147,32 +147,33 @@ RULE(null_is_no_event, READING, "Calls with a null event return INVALID_HANDLE."
   IS(cuEventDestroy_v2(NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
-RULE(a_destroyed_event_is_refused, READING, "The query of a destroyed event returns INVALID_HANDLE.", .alone = true) {
+RULE(a_destroyed_event_is_refused, READING, "The query of a destroyed event returns INVALID_HANDLE.",
+     .driver = "crash") {
   OK(cuEventDestroy_v2(e));
   IS(cuEventQuery(e), CUDA_ERROR_INVALID_HANDLE);
   IS(cuEventSynchronize(e), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_event_is_not_recorded, READING, "The record of a destroyed event returns INVALID_HANDLE.",
-     .alone = true) {
+     .driver = "crash") {
   OK(cuEventDestroy_v2(e));
   IS(cuEventRecord(e, a), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_event_is_not_waited_for, READING, "The wait of a stream for a destroyed event returns INVALID_HANDLE.",
-     .alone = true) {
+     .driver = "crash") {
   OK(cuEventDestroy_v2(e));
   IS(cuStreamWaitEvent(a, e, 0), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_destroyed_event_is_not_destroyed_again, READING, "The second cuEventDestroy returns INVALID_HANDLE.",
-     .alone = true) {
+     .driver = "crash") {
   OK(cuEventDestroy_v2(e));
   IS(cuEventDestroy_v2(e), CUDA_ERROR_INVALID_HANDLE);
 }
 
 RULE(a_stream_is_no_event, READING, "The query of an event that is the handle of a stream returns INVALID_HANDLE.",
-     .alone = true) {
+     .driver = "read the stream as an event") {
   IS(cuEventQuery((CUevent)(void*)a), CUDA_ERROR_INVALID_HANDLE);
 }
 

@@ -244,9 +244,14 @@ RULE(the_mode_of_a_thread_is_exchanged, MANUAL,
   SAME(mode, GLOBAL);
   mode = 3;
   IS(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
-  IS(cuThreadExchangeStreamCaptureMode(NULL), CUDA_ERROR_INVALID_VALUE);
   SAME(mode_of_thread(LOCAL), RELAXED);
   SAME(mode_of_thread(GLOBAL), LOCAL);
+}
+
+RULE(the_mode_of_a_thread_needs_a_place, READING,
+     "cuThreadExchangeStreamCaptureMode without a place for the mode is INVALID_VALUE.", .driver = "crash") {
+  IS(cuThreadExchangeStreamCaptureMode(NULL), CUDA_ERROR_INVALID_VALUE);
+  SAME(mode_of_thread(GLOBAL), GLOBAL);
 }
 
 struct ending {
