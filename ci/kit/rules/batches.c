@@ -48,7 +48,7 @@ static void overwrite_half(int first, int second, size_t half) {
 }
 
 RULE(an_attribute_of_a_batch_holds_until_the_next, MANUAL,
-     "An attribute of cuMemcpyBatchAsync_v2 holds for its copy and those after it, up to that of the next attribute.") {
+     "An attribute of cuMemcpyBatchAsync_v2 holds for its copy and all copies up to that of the next attribute.") {
   needs_13();
   overwrite_half(DURING_THE_CALL, IN_STREAM_ORDER, 0);
   overwrite_half(IN_STREAM_ORDER, DURING_THE_CALL, 2);
@@ -87,7 +87,7 @@ static void overwrite_after_the_call(unsigned char* source) {
 }
 
 RULE(during_the_call_a_source_is_read_at_once, MANUAL,
-     "A batch with the access order DURING_API_CALL has read its source, page-locked memory too, when it returns.") {
+     "A batch that reads during the call has read its sources, page-locked ones too, when it returns; it may wait.") {
   needs_13();
   overwrite_after_the_call(new_pages(4096));
   overwrite_after_the_call(new_pinned(100));
