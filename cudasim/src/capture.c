@@ -4,8 +4,8 @@
  * The manual says: a capture begins and ends in the same stream, not in the legacy one, and unless
  * it is relaxed in the same thread; an operation that is not permitted invalidates the captures
  * that it conflicts with; an invalidated capture is ended all the same, which answers an error and
- * no graph. A comment "Reading:" in these three files marks a choice that the manual leaves
- * open. */
+ * no graph. So is, as seen on drivers, one that another thread must not end. A comment "Reading:" in these three files
+ * marks a choice that the manual leaves open. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -96,11 +96,8 @@ CUresult capture_begin(CUstream stream, int mode) {
 /* As it was in 10.0, which had no modes. Reading: the strictest, which became the default. */
 CUresult capture_begin_global(CUstream stream) { return capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
 
-static CUresult check_end(struct capture *c, const struct stream *s) {
-  if (c->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != self()->id)
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  return CUDA_SUCCESS;
+static bool ended_by_other_thread(const struct capture *c) {
+  return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != self()->id;
 }
 
 /* Joined are all nodes that the first stream's next one would come after. Reading: a
@@ -113,12 +110,13 @@ CUresult capture_end(CUstream stream, CUgraph *graph) {
   *graph = NULL;
   struct capture *c = s->capture;
   if (!c) return CUDA_ERROR_ILLEGAL_STATE;
-  r = check_end(c, s);
-  if (r) {
-    capture_invalidate(c); /* reading: as after any call that is not permitted */
-    return r;
+  if (c->origin != s) {
+    capture_invalidate(c);
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (c->invalid) {
+  if (ended_by_other_thread(c)) {
+    r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  } else if (c->invalid) {
     r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   } else if (!graph_joined(c->graph, &s->ends)) {
     r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

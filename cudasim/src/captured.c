@@ -79,25 +79,24 @@ bool capture_takes_record(struct stream *s, struct event *e, CUresult *result) {
   return true;
 }
 
-/* CU_EVENT_RECORD_EXTERNAL: a node that records the event when the graph is run. The
- * flag is invalid outside of a capture. */
+/* CU_EVENT_RECORD_EXTERNAL: a node that records the event when the graph is run. */
 CUresult capture_record_external(CUevent event, CUstream stream) {
   struct stream *s;
   CUresult r = stream_find_current(stream, &s);
   if (r) return r;
   const struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (!s->capture) return CUDA_ERROR_INVALID_VALUE;
+  if (!s->capture) return CUDA_ERROR_ILLEGAL_STATE;
   return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : add_event(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e);
 }
 
-/* Reading: an event of a capture that has ended is still one of a capture; one that was
- * never recorded stands for nothing, in a capture too. */
+/* Reading: an event that was never recorded stands for nothing, in a capture too. Drivers were seen to
+ * refuse one of a capture that has ended. */
 static CUresult wait_inside(struct stream *s, const struct event *e) {
   if (!e->capture && !e->record.stream && !ipc_event_latest(e)) return CUDA_SUCCESS;
   if (!e->capture) return invalidate(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   struct capture *other = capture_find(e->capture);
-  if (!other) return invalidate(s->capture, CUDA_ERROR_CAPTURED_EVENT);
+  if (!other) return invalidate(s->capture, CUDA_ERROR_INVALID_VALUE);
   if (other != s->capture) {
     capture_invalidate(other);
     return invalidate(s->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
@@ -109,8 +108,7 @@ static CUresult wait_inside(struct stream *s, const struct event *e) {
 /* A stream that captures nothing joins the capture of the event. */
 static CUresult join(struct stream *s, const struct event *e) {
   struct capture *c = capture_find(e->capture);
-  if (!c) return CUDA_ERROR_CAPTURED_EVENT;
-  if (c->invalid) return CUDA_ERROR_INVALID_VALUE; /* as drivers were seen to answer */
+  if (!c || c->invalid) return CUDA_ERROR_INVALID_VALUE; /* as drivers were seen to answer */
   if (s->role == LEGACY) return invalidate(c, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   s->capture = c;
   nodes_set(&s->ends, &e->nodes);
@@ -123,7 +121,7 @@ bool capture_takes_wait(struct stream *s, struct event *e, unsigned flags, CUres
   if (s->capture && s->capture->invalid)
     *result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (external)
-    *result = s->capture ? add_event(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT, e) : CUDA_ERROR_INVALID_VALUE;
+    *result = s->capture ? add_event(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT, e) : CUDA_ERROR_ILLEGAL_STATE;
   else
     *result = s->capture ? wait_inside(s, e) : join(s, e);
   return true;

@@ -64,10 +64,10 @@ static CUresult add_nodes(struct exec *e, const struct graph *g) {
   return r;
 }
 
-/* Reading: not while a capture adds to the graph. */
+/* Also while a capture adds to the graph, of which it takes what there is. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph) {
   const struct graph *g = object_find(graph, GRAPH);
-  if (!exec || !g || g->capture) return CUDA_ERROR_INVALID_VALUE;
+  if (!exec || !g) return CUDA_ERROR_INVALID_VALUE;
   struct exec *e = fresh(sizeof *e);
   CUresult r = object_add(&e->object, EXEC);
   if (r) {

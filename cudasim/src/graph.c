@@ -105,7 +105,8 @@ CUresult graph_create(CUgraph *graph, unsigned flags) {
 /* The manual forbids destroying a graph that a capture still adds to. */
 CUresult graph_destroy(CUgraph graph) {
   struct graph *g = object_find(graph, GRAPH);
-  if (!g || g->capture) return CUDA_ERROR_INVALID_VALUE;
+  if (!g) return CUDA_ERROR_INVALID_VALUE;
+  if (g->capture) return CUDA_ERROR_ILLEGAL_STATE;
   object_unref(&g->object);
   return CUDA_SUCCESS;
 }

@@ -527,7 +527,7 @@ CUresult capture_forbids(const char *call);
 CUresult capture_forbids_stream(struct stream *stream);       /* querying, waiting for it */
 CUresult capture_forbids_event(const struct event *event);    /* likewise */
 CUresult capture_forbids_context(struct context *context);    /* likewise */
-CUresult capture_forbids_captured(const struct event *event); /* anything else with an event */
+CUresult capture_forbids_captured(const struct event *event); /* its time, which invalidates nothing */
 CUresult capture_forbids_pool(struct stream *stream);         /* stream-ordered memory */
 CUresult capture_forbids_launch(struct stream *stream);
 /* reach.c */

@@ -79,24 +79,20 @@ CUresult capture_forbids(const char *call) {
 /* Reading: to query or wait for a stream that is not captured is as unsafe as for an event. */
 CUresult capture_forbids_stream(struct stream *s) {
   if (!sim.captures) return CUDA_SUCCESS;
-  if (s->capture) {
-    if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    capture_invalidate(s->capture);
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
+  if (s->capture) return captured(s);
   CUresult r = s->role == LEGACY ? capture_implicit(s->context) : CUDA_SUCCESS;
   return r ? r : potentially_unsafe();
 }
 
+/* Drivers were seen to take an event of a capture that has ended for none at all. */
 CUresult capture_forbids_captured(const struct event *e) {
   if (!e->capture) return CUDA_SUCCESS;
-  struct capture *c = capture_find(e->capture);
-  if (c) capture_invalidate(c);
-  return CUDA_ERROR_CAPTURED_EVENT;
+  return capture_find(e->capture) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult capture_forbids_event(const struct event *e) {
   CUresult r = capture_forbids_captured(e);
+  if (r == CUDA_ERROR_CAPTURED_EVENT) capture_invalidate(capture_find(e->capture));
   return r ? r : potentially_unsafe();
 }
 

@@ -204,8 +204,9 @@ RULE(edges_of_a_capture_are_told_with_the_nodes, READING,
   IS(cuStreamGetCaptureInfo_v3(s, &is, NULL, NULL, NULL, &edges, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(an_invalidated_capture_takes_nothing_more, MANUAL,
-     "Calls in an invalidated capture are INVALIDATED until it is ended.") {
+RULE(
+    an_invalidated_capture_takes_nothing_more, MANUAL,
+    "Work, records and waits in an invalidated capture are INVALIDATED until it is ended, cuStreamSynchronize UNSUPPORTED.") {
   CUstream s = capturing(RELAXED);
   CUdeviceptr m = 0;
   REFUSED(cuStreamQuery(s));
@@ -214,7 +215,7 @@ RULE(an_invalidated_capture_takes_nothing_more, MANUAL,
   IS(cuMemsetD8Async(m, 1, 64, s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   IS(cuEventRecord(e, s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   IS(cuStreamWaitEvent(s, e, 0), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  IS(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  IS(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   IS(cuStreamBeginCapture_v2(s, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
   end_invalidated(s);
   IS(cuStreamSynchronize(s), CUDA_SUCCESS);
@@ -260,8 +261,17 @@ RULE(graphs_are_made_and_destroyed, MANUAL,
   IS(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
-RULE(a_destroyed_graph_is_refused, READING,
-     "The second cuGraphDestroy, and calls with nodes of a destroyed graph, are INVALID_VALUE.", .alone = true) {
+RULE(a_destroyed_graph_is_refused, SEEN, "The second cuGraphDestroy, and nodes of no graph, are INVALID_VALUE.",
+     .alone = true) {
+  size_t count = 1;
+  CUgraph graph = end(capturing(GLOBAL));
+  OK(cuGraphDestroy(graph));
+  IS(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphGetNodes(NULL, NULL, &count), CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(a_node_of_a_destroyed_graph_is_refused, READING,
+     "cuGraphNodeGetType of a node of a destroyed graph is INVALID_VALUE.", .driver = "read the memory it was in") {
   CUgraphNode node = NULL;
   size_t count = 1;
   int type;
@@ -270,17 +280,15 @@ RULE(a_destroyed_graph_is_refused, READING,
   CUgraph graph = end(s);
   OK(cuGraphGetNodes(graph, &node, &count));
   OK(cuGraphDestroy(graph));
-  IS(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
   IS(cuGraphNodeGetType(node, &type), CUDA_ERROR_INVALID_VALUE);
-  IS(cuGraphGetNodes(NULL, NULL, &count), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(a_graph_is_not_destroyed_during_its_capture, READING,
-     "cuGraphDestroy of the graph that a stream captures into is INVALID_VALUE.", .alone = true) {
+RULE(a_graph_is_not_destroyed_during_its_capture, SEEN,
+     "cuGraphDestroy of the graph that a stream captures into is ILLEGAL_STATE.", .alone = true) {
   int is;
   CUgraph graph = NULL;
   CUstream s = capturing(GLOBAL);
   OK(cuStreamGetCaptureInfo_v2(s, &is, NULL, &graph, NULL, NULL));
-  IS(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphDestroy(graph), CUDA_ERROR_ILLEGAL_STATE);
   end_active(s);
 }

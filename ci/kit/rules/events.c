@@ -189,10 +189,10 @@ RULE(wait_flags_are_checked, MANUAL, "Unknown flags of cuStreamWaitEvent are INV
   IS(cuStreamWaitEvent(a, e, 0x40), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(external_flags_are_for_captures, READING,
-     "Records and waits with the flag EXTERNAL are INVALID_VALUE in a stream that does not capture.") {
-  IS(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
-  IS(cuStreamWaitEvent(a, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+RULE(external_flags_are_for_captures, SEEN,
+     "Records and waits with the flag EXTERNAL are ILLEGAL_STATE in a stream that does not capture.") {
+  IS(cuEventRecordWithFlags(e, a, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_ILLEGAL_STATE);
+  IS(cuStreamWaitEvent(a, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_ILLEGAL_STATE);
 }
 
 RULE(elapsed_time_is_measured, MANUAL, "The time between two records includes the work between them.") {

@@ -93,14 +93,23 @@ RULE(instantiation_with_parameters_tells_its_result, MANUAL,
   OK(cuGraphExecDestroy(exec));
 }
 
-RULE(a_graph_is_not_instantiated_during_its_capture, READING,
-     "Instantiation of the graph that a stream captures into is INVALID_VALUE.", .alone = true) {
+RULE(a_graph_is_instantiated_during_its_capture, MANUAL,
+     "The graph that a stream captures into is instantiated with what it has so far, and the capture goes on.",
+     .alone = true) {
   int is;
   CUgraph graph = NULL;
   CUgraphExec exec = NULL;
+  fill(m, 1, 64);
   CUstream s = capturing(RELAXED);
+  OK(cuMemsetD8Async(m, 2, 32, s));
   OK(cuStreamGetCaptureInfo_v2(s, &is, NULL, &graph, NULL, NULL));
-  IS(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  OK(cuMemsetD8Async(m + 32, 3, 32, s));
+  end_active(s);
+  OK(cuGraphLaunch(exec, a));
+  OK(cuStreamSynchronize(a));
+  CHECK(is_filled(m, 2, 32) && is_filled(m + 32, 1, 32));
+  OK(cuGraphExecDestroy(exec));
 }
 
 /* ---- launching ---- */

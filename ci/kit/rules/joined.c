@@ -156,7 +156,7 @@ RULE(a_captured_event_is_not_waited_for, MANUAL,
 }
 
 RULE(a_captured_event_has_no_time, MANUAL,
-     "cuEventElapsedTime of an event of a capture is CAPTURED_EVENT, and invalidates it.") {
+     "cuEventElapsedTime of an event of a capture is CAPTURED_EVENT, and leaves the capture active.") {
   CUevent e, timed;
   float ms;
   OK(cuEventCreate(&e, CU_EVENT_DEFAULT));
@@ -166,29 +166,29 @@ RULE(a_captured_event_has_no_time, MANUAL,
   CUstream s = capturing(RELAXED);
   OK(cuEventRecord(e, s));
   IS(cuEventElapsedTime(&ms, timed, e), CUDA_ERROR_CAPTURED_EVENT);
-  end_invalidated(s);
+  end_active(s);
   OK(cuEventDestroy_v2(e));
   OK(cuEventDestroy_v2(timed));
 }
 
-RULE(an_event_of_an_ended_capture_is_still_captured, READING,
-     "Query of, and a wait for, an event of a capture that has ended are CAPTURED_EVENT.") {
+RULE(an_event_of_an_ended_capture_is_refused, SEEN,
+     "Query of, and a wait of a stream for, an event of a capture that has ended are INVALID_VALUE.") {
   CUstream s = capturing(GLOBAL);
   OK(cuEventRecord(e, s));
   OK(cuGraphDestroy(end(s)));
-  IS(cuEventQuery(e), CUDA_ERROR_CAPTURED_EVENT);
-  IS(cuStreamWaitEvent(b, e, 0), CUDA_ERROR_CAPTURED_EVENT);
+  IS(cuEventQuery(e), CUDA_ERROR_INVALID_VALUE);
+  IS(cuStreamWaitEvent(b, e, 0), CUDA_ERROR_INVALID_VALUE);
   OK(cuEventRecord(e, b)); /* and then it is an event like any other */
   IS(cuEventSynchronize(e), CUDA_SUCCESS);
 }
 
-RULE(an_event_of_an_ended_capture_is_not_waited_for_in_another, READING,
-     "A wait in a capture for an event of a capture that has ended is CAPTURED_EVENT, and invalidates it.") {
+RULE(an_event_of_an_ended_capture_is_not_waited_for_in_another, SEEN,
+     "A wait in a capture for an event of a capture that has ended is INVALID_VALUE, and invalidates the first.") {
   CUstream s = capturing(GLOBAL);
   OK(cuEventRecord(e, s));
   OK(cuGraphDestroy(end(s)));
   OK(cuStreamBeginCapture_v2(s, GLOBAL));
-  IS(cuStreamWaitEvent(s, e, 0), CUDA_ERROR_CAPTURED_EVENT);
+  IS(cuStreamWaitEvent(s, e, 0), CUDA_ERROR_INVALID_VALUE);
   end_invalidated(s);
 }
 

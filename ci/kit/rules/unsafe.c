@@ -269,19 +269,19 @@ static void end_by_another_thread(int mode, CUresult want) {
   struct ending e = {.stream = capturing(mode)};
   on_thread(end_elsewhere, &e);
   IS(e.result, want);
-  if (want == CUDA_SUCCESS)
-    OK(cuGraphDestroy(e.graph));
-  else
-    end_invalidated(e.stream);
+  CHECK((e.graph == NULL) == (want != CUDA_SUCCESS));
+  if (e.graph != NULL) OK(cuGraphDestroy(e.graph));
+  SAME(status(e.stream), NONE);
   OK(cuStreamDestroy_v2(e.stream));
 }
 
 RULE(a_global_capture_is_ended_by_its_thread, MANUAL,
-     "cuStreamEndCapture by another thread is WRONG_THREAD in mode global.") {
+     "cuStreamEndCapture by another thread is WRONG_THREAD in mode global, and ends the capture without a graph.") {
   end_by_another_thread(GLOBAL, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 }
-RULE(a_local_capture_is_ended_by_its_thread, MANUAL,
-     "cuStreamEndCapture by another thread is WRONG_THREAD in mode thread-local.") {
+RULE(
+    a_local_capture_is_ended_by_its_thread, MANUAL,
+    "cuStreamEndCapture by another thread is WRONG_THREAD in mode thread-local, and ends the capture without a graph.") {
   end_by_another_thread(LOCAL, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 }
 RULE(a_relaxed_capture_is_ended_by_any_thread, MANUAL,
