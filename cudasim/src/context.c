@@ -30,6 +30,7 @@ CUresult context_new(int device, unsigned flags, bool primary, struct context **
 }
 
 void context_free(struct context *c) {
+  functions_end(c);
   mark_drop(c->barrier_mark);
   clock_drop(c->retired);
   clock_drop(c->retired_blocking);

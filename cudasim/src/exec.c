@@ -129,6 +129,8 @@ static CUresult start(const struct exec *e, struct stream *launched_in) {
     r = s->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : s->context->fault;
     if (!r) r = stream_start(s);
   }
+  for (int i = 0; i < e->count && !r; i++)
+    if (e->nodes[i]->type == CU_GRAPH_NODE_TYPE_HOST) r = functions_start(lane_of(e, e->nodes[i])->context);
   return r;
 }
 

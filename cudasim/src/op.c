@@ -34,7 +34,8 @@ CUresult op_push(struct stream *s, struct op *op) {
   CUresult r = s->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                : s->object.dead        ? CUDA_ERROR_INVALID_HANDLE
                                        : CUDA_SUCCESS;
-  if (!r && !capture_takes(s, op, &r)) r = stream_start(s);
+  if (!r && !capture_takes(s, op, &r)) r = op->kind == OP_HOST ? functions_start(s->context) : CUDA_SUCCESS;
+  if (!r && !s->capture) r = stream_start(s);
   if (r || s->capture) {
     op_free(op);
     return r;

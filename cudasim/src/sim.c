@@ -82,6 +82,7 @@ void call_left(void) {
 static void end_streams(void) {
   for (struct context *c = sim.contexts; c; c = c->next) {
     c->fault = CUDA_ERROR_DEINITIALIZED;
+    functions_wake(c);
     for (struct stream *s = c->streams, *next; s; s = next) {
       next = s->next;
       pthread_cond_broadcast(&s->changed);

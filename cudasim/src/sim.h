@@ -65,6 +65,7 @@ struct context {
   struct clock *retired, *retired_blocking; /* of streams that are gone: all, and those the legacy stream follows */
   struct clock *retired_work;               /* their last copies and fills */
   const char *retired_by;                   /* the call of one of them */
+  struct functions *functions;              /* host functions; NULL: it has had none */
   struct context *next;
 };
 
@@ -432,6 +433,14 @@ CUresult stream_finish(struct stream *stream); /* waits for all that is queued, 
 void stream_demand(struct stream *stream, uint64_t seq);
 bool stream_precedes(const struct stream *before, const struct stream *after);
 CUresult stream_await(struct stream *stream, struct event *event); /* outside of a capture */
+
+bool stream_thread(void *(*run)(void *), void *data); /* detached, and without signals; reports whether there is one */
+
+/* hostfunction.c */
+CUresult functions_start(struct context *context);
+void functions_run(struct op *op); /* for the worker of its stream */
+void functions_wake(struct context *context);
+void functions_end(struct context *context);
 
 /* progress.c */
 bool op_held(const struct op *op); /* by a pause, or by an event that is held */

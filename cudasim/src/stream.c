@@ -92,7 +92,10 @@ static void *work(void *data) {
     ipc_event_await(op);
     lie(s);
     while (op_held(op)) pthread_cond_wait(&sim.go, &sim.lock);
-    if (!sim.ended) op_run(op);
+    if (op->kind == OP_HOST)
+      functions_run(op);
+    else if (!sim.ended)
+      op_run(op);
     s->first = op->next;
     if (!s->first) s->tail = NULL;
     s->done = op->seq;
@@ -104,9 +107,8 @@ static void *work(void *data) {
   return NULL;
 }
 
-/* Workers block signals, which are for the threads of the program. */
-CUresult stream_start(struct stream *s) {
-  if (s->working) return CUDA_SUCCESS;
+/* Signals are for the threads of the program. */
+bool stream_thread(void *(*run)(void *), void *data) {
   pthread_t thread;
   pthread_attr_t attributes;
   sigset_t all, before;
@@ -114,9 +116,14 @@ CUresult stream_start(struct stream *s) {
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  s->working = !pthread_create(&thread, &attributes, work, s);
+  const bool made = !pthread_create(&thread, &attributes, run, data);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
+  return made;
+}
+
+CUresult stream_start(struct stream *s) {
+  if (!s->working) s->working = stream_thread(work, s);
   return s->working ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 

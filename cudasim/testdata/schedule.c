@@ -52,6 +52,21 @@ WITH_OBJECTS(pausing_waits_for_what_runs, "") {
   OK(cuStreamSynchronize(a));
 }
 
+static void raise_flag(void *flag) { *(atomic_bool *)flag = true; }
+
+WITH_OBJECTS(a_host_function_that_waits_for_another_begins_in_no_pause, "") {
+  atomic_bool called = false;
+  OK(cuLaunchHostFunc(a, take_time, NULL));
+  while (!entered) nap(1);
+  OK(cuLaunchHostFunc(b, raise_flag, &called));
+  nap(5); /* its stream waits for the end of the other function */
+  cudasim_pause();
+  STAYS(!called);
+  cudasim_resume();
+  OK(cuStreamSynchronize(b));
+  CHECK(called);
+}
+
 static void resume_late(void *flag) {
   nap(20);
   *(atomic_bool *)flag = true;

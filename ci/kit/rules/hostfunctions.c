@@ -65,6 +65,41 @@ RULE(queueing_a_host_function_does_not_wait, MANUAL, "cuLaunchHostFunc returns w
   CHECK(seen.called);
 }
 
+static struct {
+  atomic_bool begun, may_end;
+} blocked;
+
+static void block(void* unused) {
+  (void)unused;
+  blocked.begun = true;
+  while (!blocked.may_end) nap(1);
+}
+
+RULE(host_functions_run_one_after_the_other, SEEN,
+     "While a host function has not returned, that of another stream is not called, and other work goes on.") {
+  static unsigned char byte;
+  struct seen seen = {.p = &byte};
+  OK(cuLaunchHostFunc(a, block, NULL));
+  while (!blocked.begun) nap(1);
+  OK(cuLaunchHostFunc(b, look, &seen));
+  fill(m, 1, 64);
+  STAYS(!seen.called);
+  STAYS_PENDING(cuStreamQuery(b));
+  blocked.may_end = true;
+  OK(cuStreamSynchronize(b));
+  CHECK(seen.called);
+}
+
+RULE(host_functions_run_on_one_thread, READING, "The host functions of two streams are called by one thread.") {
+  static unsigned char bytes[2];
+  struct seen seen[2] = {{.p = &bytes[0]}, {.p = &bytes[1]}};
+  OK(cuLaunchHostFunc(a, look, &seen[0]));
+  OK(cuLaunchHostFunc(b, look, &seen[1]));
+  OK(cuStreamSynchronize(a));
+  OK(cuStreamSynchronize(b));
+  CHECK(pthread_equal(seen[0].thread, seen[1].thread));
+}
+
 RULE(a_stream_callback_gets_stream_and_status, MANUAL,
      "A callback of cuStreamAddCallback gets the stream and its status.") {
   unsigned char byte = 3;
