@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
@@ -37,7 +36,7 @@ func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 func (s *shared) begin(kind string, mem *tree.Owner) {
 	s.mem, s.kind = mem, kind
 	s.refs.InitTraced(kind)
-	liveBatches.Add(unsafe.Pointer(s), 1)
+	liveBatches.Add(1)
 }
 
 // at returns the location of the memory, without the event after Synchronize.
@@ -85,7 +84,7 @@ func (s *shared) Retain() { s.refs.Retain() }
 // left.
 func (s *shared) Release() {
 	if s.refs.Release() {
-		defer liveBatches.Add(unsafe.Pointer(s), -1)
+		defer liveBatches.Add(-1)
 		s.mem.Release()
 	}
 }

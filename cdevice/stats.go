@@ -58,7 +58,7 @@ func ReadStats() Stats {
 		Batches:         liveBatches.Sum(),
 		ExportedArrays:  bridge.Trees(),
 		ExportedBlocks:  bridge.Blocks(),
-		ImportedArrays:  tree.ImportedLive.Load(),
+		ImportedArrays:  tree.ImportedLive.Sum(),
 		ExportedStreams: exportedStreams.Load(),
 		ImportedStreams: importedStreams.Load(),
 		AsyncStreams:    asyncStreams.Load(),

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/keep"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -55,7 +56,10 @@ type Owner struct {
 }
 
 // ImportedLive counts imported structs that were not released, RootedLive owners with pinned Go memory.
-var ImportedLive, RootedLive atomic.Int64
+var (
+	ImportedLive live.Counter
+	RootedLive   atomic.Int64
+)
 
 // Own returns an owner of a reference to Go values; it takes that reference.
 func Own(v handle.Releaser) *Owner {

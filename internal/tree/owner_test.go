@@ -91,14 +91,14 @@ func TestPanickingReleaseEndsTheRest(t *testing.T) {
 		"by a releaser":   func(release func()) { release() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			imported, rooted, handles := ImportedLive.Load(), RootedLive.Load(), handle.Live()
+			imported, rooted, handles := ImportedLive.Sum(), RootedLive.Load(), handle.Live()
 			m := Adopt(&abi.ArrowArray{Release: cpeer.PanickingArrayRelease})
 			m.ReleaseWith = around
 			m.Pin(new(int64))
-			assert.Equal(t, imported+1, ImportedLive.Load())
+			assert.Equal(t, imported+1, ImportedLive.Sum())
 			assert.Equal(t, rooted+1, RootedLive.Load())
 			assert.PanicsWithValue(t, "cpeer: a release callback panics", m.Release)
-			assert.Equal(t, imported, ImportedLive.Load())
+			assert.Equal(t, imported, ImportedLive.Sum())
 			assert.Equal(t, rooted, RootedLive.Load())
 			assert.Equal(t, handles, handle.Live())
 		})
