@@ -27,8 +27,11 @@ func check(err error) {
 	}
 }
 
-// carray is a struct ArrowDeviceArray as both libraries see it.
-type carray struct{ cdevice.CArrowDeviceArray }
+// carray is a struct ArrowDeviceArray as both libraries see it. Those of two goroutines share no cache line.
+type carray struct {
+	cdevice.CArrowDeviceArray
+	_ [256 - unsafe.Sizeof(cdevice.CArrowDeviceArray{})]byte
+}
 
 func (a *carray) plain() *cdata.CArrowArray { return (*cdata.CArrowArray)(unsafe.Pointer(&a.Array)) }
 
