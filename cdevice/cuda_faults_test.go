@@ -90,6 +90,8 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 		}
 		m.Settle(t, before)
 	}
+	delete(called, "cuEventSynchronize") // a wait that is over soon only asks
+	delete(failed, "cuEventSynchronize")
 	require.Equal(t, called, failed, "each function failed")
 	require.Contains(t, failed, "cuEventRecord")
 }

@@ -120,7 +120,14 @@ func (h *Handle) QueryEvent() (bool, error) {
 
 // SynchronizeEvent waits until the event is complete, or ctx is done.
 func (h *Handle) SynchronizeEvent(ctx context.Context) error {
-	return h.wait(ctx, h.QueryEvent, func() error { return h.ctx().SynchronizeEvent(h.word) })
+	return h.wait(ctx, h.QueryEvent, func() error {
+		// The driver would put the thread to sleep.
+		done, err := pollBusily(ctx, func() (bool, error) { return h.ctx().QueryEvent(h.word) })
+		if done || err != nil {
+			return err
+		}
+		return h.ctx().SynchronizeEvent(h.word)
+	})
 }
 
 // QueryStream reports whether all work enqueued on the stream so far has completed.

@@ -84,3 +84,32 @@ func TestGPUNoWaitForWhatIsDone(t *testing.T) {
 	}
 	require.NoError(t, e.Close())
 }
+
+// A wait asks several times before it sleeps, in the driver or between two queries. Then it blocks, where no
+// context ends it, and has the error of that call.
+func TestWaitsAskBeforeTheySleep(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	s := g.Stream()
+	for _, fails := range []bool{false, true} {
+		open := g.M.Hold(t, s)
+		e := g.Event(s)
+		g.M.Sim.ResetCounters()
+		if fails {
+			g.M.Sim.Fail("cuEventSynchronize", 1, unknownError)
+		}
+		result := make(chan error, 1)
+		go func() { result <- e.Synchronize(background) }()
+		within.Eventually(t, "it blocks", func() bool { return g.M.Sim.Calls("cuEventSynchronize") == 1 })
+		assert.GreaterOrEqual(t, g.M.Sim.Calls("cuEventQuery"), 10)
+		if fails {
+			assert.ErrorContains(t, <-result, "cuEventSynchronize")
+			open()
+		} else {
+			assert.Empty(t, result)
+			open()
+			assert.NoError(t, <-result)
+		}
+		require.NoError(t, s.Synchronize(background))
+		require.NoError(t, e.Close())
+	}
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/gpu"
 )
 
-// Event is a CUevent: a device.Event. It has no timing, and a wait for it that blocks in the
-// driver sleeps.
+// Event is a CUevent: a device.Event. It has no timing. A wait for it polls the driver for 100
+// microseconds before it blocks there, and then sleeps.
 type Event struct {
 	handle gpu.Handle
 	dev    *Device // the GPU

