@@ -23,7 +23,7 @@ var tables = map[string]func(report) string{
 }
 
 // pagesWithTables are the files of docs that have tables.
-var pagesWithTables = []string{"performance.md", "flight.md"}
+var pagesWithTables = []string{"performance.md", "flight.md", "migration.md", "python.md"}
 
 // pages returns the files below a folder, docs, that come from the results: what each must hold, by its path.
 func pages(dir string, r report) (map[string][]byte, error) {

@@ -86,7 +86,7 @@ def measure(name, case, ours, peer, rounds):
     median = [[statistics.median(t[side][k] for t in turns) for k in range(2)] for side in range(2)]
     return {
         "operation": f"stream into {name}",
-        "shape": f"int64, {case[1]:,} rows",
+        "shape": f"int64, {case[1]:,} rows, {case[2]} batches",
         "columns": case[0],
         "ns": median[0][0],
         "cpu_ns": median[0][1],
