@@ -62,7 +62,7 @@ var allowed = map[string][]string{
 	"internal/testing/cpeer": {"internal/abi"},
 	// The rooms of cdevice, each above those before it.
 	"internal/layout":        {"internal/excerpt", "internal/schema"},
-	"internal/tree":          {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/handle", "internal/keep", "internal/layout", "internal/refcount"},
+	"internal/tree":          {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/handle", "internal/keep", "internal/layout", "internal/live", "internal/refcount"},
 	"internal/hostread":      {"internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
 	"internal/copyplan":      {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/hostread", "internal/keep", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/validate":      {"device", "internal/abi", "internal/copyplan", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},
