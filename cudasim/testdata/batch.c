@@ -51,6 +51,20 @@ WITH_OBJECTS(a_batch_that_reads_during_the_call_waits, "") {
   }
 }
 
+/* No manual says that it waits, so a program must not count on it. */
+WITH_OBJECTS(the_wait_of_a_batch_orders_nothing, "", .violates = true) {
+  needs_13();
+  CUdeviceptr from = address(p);
+  size_t size = 100, start = 0;
+  CUmemcpyAttributes during = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+  OK(cuMemsetD8Async(n, 1, 100, a));
+  OK(cuMemcpyBatchAsync_v2(&m, &from, &size, 1, &during, &start, 1, a));
+  OK(cuMemsetD8Async(n, 2, 100, b));
+  CHECK(reports("violations", "cuMemsetD8Async"));
+  OK(cuStreamSynchronize(a));
+  OK(cuStreamSynchronize(b));
+}
+
 /* A capture takes it, and nothing is pending in it. */
 WITH_OBJECTS(a_batch_in_a_capture_does_not_wait, "") {
   needs_13();
