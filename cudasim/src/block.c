@@ -166,19 +166,29 @@ bool block_overlaps(uintptr_t address, size_t size) {
   return block_at(address) || (i < sim.block_count && sim.blocks[i]->address - address < size);
 }
 
+/* Meanwhile, nothing is queued in the context of the memory. */
+void block_await_devices(struct block *b) {
+  struct context *c = b->context;
+  struct points points = {0};
+  points_add_device(&points, block_on_device(b) ? b->device : -1);
+  sim.synchronisations++;
+  c->object.refs++;
+  c->freeing++;
+  points_wait(&points);
+  c->freeing--;
+  pthread_cond_broadcast(&sim.ready);
+  object_unref(&c->object);
+  points_free(&points);
+}
+
 /* Memory of a pool is not waited for: the caller must have done that. */
 CUresult block_retire(struct block *b) {
   if (b->context->fault) return b->context->fault;
   block_remove(b);
-  if (b->pool) {
+  if (b->pool)
     access_by_host(self()->call, b, b->address, b->size, true);
-  } else {
-    struct points points = {0};
-    points_add_device(&points, b->memory == HOST_MEMORY ? -1 : b->device);
-    sim.synchronisations++;
-    points_wait(&points);
-    points_free(&points);
-  }
+  else
+    block_await_devices(b);
   block_kill(b);
   return CUDA_SUCCESS;
 }

@@ -73,14 +73,16 @@ CUresult host_register(void *address, size_t size, unsigned flags) {
   return block_make(b);
 }
 
-/* Does not wait: it is not documented to, so work that is queued is the caller's error. */
+/* Drivers were seen to wait, and are not documented to: work that is queued, and uses the memory, is the caller's error. */
 CUresult host_unregister(void *address) {
   if (!address) return CUDA_ERROR_INVALID_VALUE;
   struct block *b = block_at((uintptr_t)address);
   if (!b) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (b->memory != REGISTERED_MEMORY || b->address != (uintptr_t)address) return CUDA_ERROR_INVALID_VALUE;
   block_remove(b);
-  block_kill(b);
+  b->dead = true;
+  block_await_devices(b);
+  block_unref(b);
   return CUDA_SUCCESS;
 }
 

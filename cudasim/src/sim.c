@@ -13,6 +13,7 @@ struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER,
                   .go = PTHREAD_COND_INITIALIZER,
                   .idle = PTHREAD_COND_INITIALIZER,
                   .untouched = PTHREAD_COND_INITIALIZER,
+                  .ready = PTHREAD_COND_INITIALIZER,
                   .host = {.epoch = 1}};
 
 static pthread_key_t thread_key;
@@ -91,6 +92,7 @@ static void end_streams(void) {
   }
   pthread_cond_broadcast(&sim.go);
   pthread_cond_broadcast(&sim.idle);
+  pthread_cond_broadcast(&sim.ready);
 }
 
 void cudasim_shut_down(void) {

@@ -66,6 +66,7 @@ struct context {
   struct clock *retired_work;               /* their last copies and fills */
   const char *retired_by;                   /* the call of one of them */
   struct functions *functions;              /* host functions; NULL: it has had none */
+  int freeing;                              /* threads that free its memory, and wait: nothing is queued meanwhile */
   struct context *next;
 };
 
@@ -320,6 +321,7 @@ struct sim {
   pthread_cond_t go;        /* resumed, or an event was fired */
   pthread_cond_t idle;      /* an operation ended while paused */
   pthread_cond_t untouched; /* no operation is at a block of memory any more */
+  pthread_cond_t ready;     /* a context or a stream takes work again */
   bool configured, initialised, paused, forked;
   bool ended; /* shut down: nothing begins any more */
   int running;
@@ -424,6 +426,9 @@ void context_free(struct context *context);
 /* stream.c */
 CUresult stream_find(CUstream handle, struct stream **out);
 CUresult stream_find_current(CUstream handle, struct stream **out); /* needs a current context too */
+/* The same for a call that queues work, once the stream takes it. They may give the lock back meanwhile. */
+CUresult stream_find_ready(CUstream handle, struct stream **out);
+CUresult stream_find_current_ready(CUstream handle, struct stream **out);
 CUresult stream_new(struct context *context, enum role role, unsigned flags, struct stream **out);
 void stream_close(struct stream *stream);
 void stream_free(struct stream *stream);
@@ -571,6 +576,7 @@ struct block *block_at(uintptr_t address);
 bool block_overlaps(uintptr_t address, size_t size);
 void block_remove(struct block *block);     /* not found from then on, not counted as live */
 void block_kill(struct block *block);       /* and gone when nothing refers to it */
+void block_await_devices(struct block *block); /* those that may use it */
 CUresult block_retire(struct block *block); /* removes, waits for the devices that may use it, kills */
 void block_unref(struct block *block);
 void block_keep(struct block *block, bool kept);

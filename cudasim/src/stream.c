@@ -166,6 +166,23 @@ CUresult stream_find_current(CUstream handle, struct stream **out) {
   return r ? r : stream_find(handle, out);
 }
 
+/* Drivers were seen to take no work while a thread waits in them to free memory. */
+static bool is_ready(const struct stream *s) { return s->capture || !s->context->freeing || sim.ended; }
+
+CUresult stream_find_ready(CUstream handle, struct stream **out) {
+  for (;;) {
+    CUresult r = stream_find(handle, out);
+    if (r || is_ready(*out)) return r;
+    pthread_cond_wait(&sim.ready, &sim.lock);
+  }
+}
+
+CUresult stream_find_current_ready(CUstream handle, struct stream **out) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  return r ? r : stream_find_ready(handle, out);
+}
+
 CUresult stream_create_with_priority(CUstream *stream, unsigned flags, int priority) {
   struct context *c;
   struct stream *s;
@@ -244,7 +261,7 @@ static bool has_to_wait(const struct stream *s) {
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   struct stream *s;
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = stream_find_current(stream, &s);
+  CUresult r = stream_find_current_ready(stream, &s);
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
@@ -314,7 +331,7 @@ CUresult stream_id(CUstream stream, unsigned long long *id) {
 
 static CUresult host_function(CUstream stream, CUhostFn host, CUstreamCallback callback, void *data) {
   struct stream *s;
-  CUresult r = stream_find_current(stream, &s);
+  CUresult r = stream_find_current_ready(stream, &s);
   if (r) return r;
   struct op *op = op_new(OP_HOST);
   op->host = host;

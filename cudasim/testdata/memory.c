@@ -15,6 +15,16 @@ SIMULATED(the_host_cannot_touch_freed_page_locked_memory, "") {
   CHECK(!host_reads(p));
 }
 
+/* That drivers wait is not documented. */
+WITH_OBJECTS(registered_memory_is_not_unregistered_before_its_use, "", .violates = true) {
+  unsigned char *bytes = new_pages(page_size());
+  OK(cuMemHostRegister_v2(bytes, page_size(), 0));
+  close_gate(a);
+  OK(cuMemcpyHtoDAsync_v2(m, bytes, 64, a));
+  WAITS(cuMemHostUnregister(bytes));
+  CHECK(reports("violations", "after it was freed"));
+}
+
 SIMULATED(the_host_cannot_touch_what_surrounds_page_locked_memory, "") {
   enum { n = 8 };
   const size_t page = page_size();

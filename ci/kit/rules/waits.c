@@ -142,6 +142,7 @@ struct waiting {
   CUstream stream;
   CUevent event;
   CUdeviceptr memory;
+  unsigned char* bytes;
   CUresult (*wait)(struct waiting*);
   CUresult result;
   atomic_bool began, ended;
@@ -156,7 +157,7 @@ static void wait_in_driver(void* data) {
 }
 
 /* While a thread waits in the call for pending work, this one queues and waits for work of another stream. */
-static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
+static void check_others(CUresult (*wait)(struct waiting*)) {
   static struct waiting w;
   struct thread thread;
   CUstream free_one = new_stream();
@@ -164,7 +165,7 @@ static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
   CUdeviceptr m = new_memory(64);
   unsigned char* p = new_pinned(64);
   w = (struct waiting){
-      .context = use(0), .stream = new_stream(), .event = new_event(), .memory = new_memory(64), .wait = wait};
+      .context = use(0), .stream = new_stream(), .event = new_event(), .wait = wait};
   close_gate(w.stream);
   OK(cuEventRecord(w.event, w.stream));
   start(&thread, wait_in_driver, &w);
@@ -187,28 +188,111 @@ static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
   OK(cuEventDestroy_v2(w.event));
   OK(cuEventDestroy_v2(e));
   OK(cuMemFreeHost(p));
-  if (!freed) OK(cuMemFree_v2(w.memory));
   OK(cuMemFree_v2(m));
 }
 
 static CUresult wait_event(struct waiting* w) { return cuEventSynchronize(w->event); }
 static CUresult wait_stream(struct waiting* w) { return cuStreamSynchronize(w->stream); }
 static CUresult wait_context(struct waiting* w) { return (void)w, cuCtxSynchronize(); }
-static CUresult free_memory(struct waiting* w) { return cuMemFree_v2(w->memory); }
 
 RULE(waiting_for_an_event_holds_up_no_other_thread, READING,
      "While a thread waits in cuEventSynchronize, others queue work and wait for other streams.") {
-  check_others(wait_event, false);
+  check_others(wait_event);
 }
 RULE(waiting_for_a_stream_holds_up_no_other_thread, READING,
      "While a thread waits in cuStreamSynchronize, others queue work and wait for other streams.") {
-  check_others(wait_stream, false);
+  check_others(wait_stream);
 }
 RULE(waiting_for_a_context_holds_up_no_other_thread, READING,
      "While a thread waits in cuCtxSynchronize, others queue work and wait for other streams.") {
-  check_others(wait_context, false);
+  check_others(wait_context);
 }
-RULE(a_free_that_waits_holds_up_no_other_thread, READING,
-     "While a thread waits in cuMemFree, others queue work and wait for other streams.") {
-  check_others(free_memory, true);
+
+/* ---- a thread that waits to free memory ---- */
+
+static CUresult fill_b(void) { return cuMemsetD8Async(m, 3, 64, b); }
+
+/* While a thread waits in the one call, the other waits in this thread. */
+static void check_held_up(struct waiting begun, const char* name, CUresult (*call)(void)) {
+  static struct waiting w;
+  struct thread thread;
+  w = begun;
+  w.context = use(0);
+  close_gate(a);
+  start(&thread, wait_in_driver, &w);
+  while (!w.began) nap(1);
+  nap(50); /* so that it is in the call */
+  CHECK(!w.ended);
+  watch(60);
+  check_success(name, call());
+  end_watch(name, true);
+  join(&thread);
+  IS(w.result, CUDA_SUCCESS);
+  OK(cuCtxSynchronize());
+}
+
+static CUresult free_memory(struct waiting* w) { return cuMemFree_v2(w->memory); }
+static CUresult free_host(struct waiting* w) { return cuMemFreeHost(w->bytes); }
+static CUresult unregister(struct waiting* w) { return cuMemHostUnregister(w->bytes); }
+
+RULE(a_free_that_waits_holds_up_work_of_other_threads, SEEN,
+     "While a thread waits in cuMemFree, calls of others that queue work of the context wait too.") {
+  check_held_up((struct waiting){.memory = new_memory(64), .wait = free_memory}, "cuMemsetD8Async", fill_b);
+}
+RULE(a_free_of_host_memory_that_waits_holds_up_work_of_other_threads, READING,
+     "While a thread waits in cuMemFreeHost, calls of others that queue work of the context wait too.") {
+  check_held_up((struct waiting){.bytes = new_pinned(64), .wait = free_host}, "cuMemsetD8Async", fill_b);
+}
+RULE(an_unregistration_that_waits_holds_up_work_of_other_threads, READING,
+     "While a thread waits in cuMemHostUnregister, calls of others that queue work of the context wait too.",
+     .needs = REGISTER) {
+  unsigned char* bytes = new_pages(page_size());
+  OK(cuMemHostRegister_v2(bytes, page_size(), 0));
+  check_held_up((struct waiting){.bytes = bytes, .wait = unregister}, "cuMemsetD8Async", fill_b);
+}
+
+static void do_nothing(void* unused) { (void)unused; }
+static CUresult copy_to_b(void) { return cuMemcpyHtoDAsync_v2(m, p, 64, b); }
+static CUresult record_b(void) { return cuEventRecord(e, b); }
+static CUresult wait_in_b(void) { return cuStreamWaitEvent(b, f, 0); }
+static CUresult call_in_b(void) { return cuLaunchHostFunc(b, do_nothing, NULL); }
+static CUresult allocate_in_b(void) {
+  CUdeviceptr memory = 0;
+  CUresult r = cuMemAllocAsync(&memory, 64, b);
+  return r == CUDA_SUCCESS ? cuMemFreeAsync(memory, b) : r;
+}
+
+RULE(a_free_that_waits_holds_up_every_kind_of_work, READING,
+     "While a thread waits in cuMemFree, copies, records, waits of streams, host functions and allocations wait too.",
+     .needs = POOLS) {
+  static const struct {
+    const char* name;
+    CUresult (*call)(void);
+  } calls[] = {{"cuMemcpyHtoDAsync", copy_to_b},
+               {"cuEventRecord", record_b},
+               {"cuStreamWaitEvent", wait_in_b},
+               {"cuLaunchHostFunc", call_in_b},
+               {"cuMemAllocAsync", allocate_in_b}};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    check_held_up((struct waiting){.memory = new_memory(64), .wait = free_memory}, calls[i].name, calls[i].call);
+}
+
+RULE(a_free_that_waits_holds_up_no_queries, READING,
+     "While a thread waits in cuMemFree, others query streams and events, and wait for them.") {
+  static struct waiting w;
+  struct thread thread;
+  w = (struct waiting){.context = use(0), .memory = new_memory(64), .wait = free_memory};
+  OK(cuMemsetD8Async(m, 3, 64, b));
+  OK(cuEventRecord(e, b));
+  close_gate(a);
+  start(&thread, wait_in_driver, &w);
+  while (!w.began) nap(1);
+  nap(50); /* so that it is in the call */
+  DOES_NOT_WAIT(cuEventSynchronize(e));
+  DOES_NOT_WAIT(cuStreamSynchronize(b));
+  STAYS_PENDING(cuStreamQuery(a));
+  CHECK(!w.ended);
+  open_gate();
+  join(&thread);
+  IS(w.result, CUDA_SUCCESS);
 }
