@@ -151,7 +151,7 @@ CUresult copy_op(const struct work *w, const struct stream *s, struct op **out) 
 
 static CUresult run(const struct copy *c, CUstream stream) {
   struct stream *s;
-  CUresult r = stream_find_current_ready(stream, &s);
+  CUresult r = stream_find_current_ready(stream, FOR_COPY, &s);
   return r || !c->size ? r : queue(c, s);
 }
 
@@ -231,7 +231,7 @@ static CUresult join(struct stream *s, struct context *c) {
  * streams, as the manual requires. */
 CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size) {
   struct stream *s;
-  CUresult r = stream_find_current_ready(0, &s);
+  CUresult r = stream_find_current_ready(0, FOR_COPY, &s);
   if (!r) r = check_peers(to, to_context, from, from_context);
   if (r || !size) return r;
   struct context *all[] = {s->context, object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
@@ -260,7 +260,7 @@ CUresult set_op(const struct work *w, const struct stream *s, struct op **out) {
 static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUstream stream, bool async) {
   struct stream *s;
   struct op *op;
-  CUresult r = stream_find_current_ready(stream, &s);
+  CUresult r = stream_find_current_ready(stream, FOR_WORK, &s);
   if (r || !count) return r;
   if (count > SIZE_MAX / (size_t)width || to % (unsigned)width) return CUDA_ERROR_INVALID_VALUE;
   r = set_op(&(struct work){.to = to, .size = count * (size_t)width, .value = value, .width = width}, s, &op);

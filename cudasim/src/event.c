@@ -57,7 +57,7 @@ CUresult event_destroy(CUevent event) {
 
 CUresult event_record(CUevent event, CUstream stream) {
   struct stream *s;
-  CUresult r = stream_find_current_ready(stream, &s);
+  CUresult r = stream_find_current_ready(stream, FOR_WORK, &s);
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;

@@ -234,7 +234,7 @@ static void name_lanes(const struct exec *e, const struct stream *s) {
 
 static CUresult find(CUgraphExec exec, CUstream stream, struct exec **e, struct stream **s) {
   if (!object_find(exec, EXEC)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = stream_find_current_ready(stream, s);
+  CUresult r = stream_find_current_ready(stream, FOR_WORK, s);
   if (r) return r;
   *e = object_find(exec, EXEC);
   return *e ? capture_forbids_launch(*s) : CUDA_ERROR_INVALID_VALUE;

@@ -67,7 +67,7 @@ CUresult managed_advise_v2(CUdeviceptr address, size_t size, int advice, CUmemLo
 CUresult managed_prefetch(CUdeviceptr address, size_t size, CUdevice device, CUstream stream) {
   struct stream *s;
   struct block *b;
-  CUresult r = stream_find_current_ready(stream, &s);
+  CUresult r = stream_find_current_ready(stream, FOR_WORK, &s);
   if (!r) r = find(address, size, &b);
   if (r) return r;
   if (device != CU_DEVICE_CPU && !device_valid(device)) return CUDA_ERROR_INVALID_DEVICE;

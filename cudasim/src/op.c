@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_QUEUE = 1000 };
-
 struct op *op_new(int kind) {
   struct op *op = fresh(sizeof *op);
   op->kind = kind;
@@ -30,6 +28,8 @@ void op_free(struct op *op) {
   free(op);
 }
 
+bool op_is_transfer(const struct op *op) { return op->kind == OP_COPY && (op->bytes == HTOD || op->bytes == DTOH); }
+
 CUresult op_push(struct stream *s, struct op *op) {
   CUresult r = s->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                : s->object.dead        ? CUDA_ERROR_INVALID_HANDLE
@@ -48,16 +48,15 @@ CUresult op_push(struct stream *s, struct op *op) {
   op->serial = sim.queued++;
   order_queued(op);
   s->queued = op->seq;
+  s->copies += op_is_transfer(op);
   if (s->tail)
     s->tail->next = op;
   else
     s->first = op;
   s->tail = op;
   watch_queued(s, op);
-  /* The program may wait without a call for the effect of a host function. And queues are
-   * bounded. */
+  /* The program may wait without a call for the effect of a host function. */
   if (op->kind == OP_HOST) stream_demand(s, op->seq);
-  if (op->seq > s->done + LONGEST_QUEUE) stream_demand(s, op->seq - LONGEST_QUEUE);
   pthread_cond_broadcast(&s->changed);
   return CUDA_SUCCESS;
 }

@@ -94,7 +94,7 @@ static CUresult alloc(CUdeviceptr *address, size_t size, struct pool *p, struct 
 CUresult pool_alloc_async(CUdeviceptr *address, size_t size, CUstream stream) {
   struct stream *s;
   if (!sim.options.pools) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult r = stream_find_ready(stream, &s);
+  CUresult r = stream_find_ready(stream, FOR_WORK, &s);
   if (r) return r;
   if (!address || !size) return CUDA_ERROR_INVALID_VALUE;
   r = open_device(s->context->device);
@@ -105,7 +105,7 @@ CUresult pool_alloc_from_async(CUdeviceptr *address, size_t size, CUmemoryPool p
   struct stream *s;
   struct pool *p;
   CUresult r = find(pool, &p);
-  if (!r) r = stream_find_ready(stream, &s);
+  if (!r) r = stream_find_ready(stream, FOR_WORK, &s);
   if (!r) r = find(pool, &p);
   if (r) return r;
   return address && size ? alloc(address, size, p, s) : CUDA_ERROR_INVALID_VALUE;
@@ -115,7 +115,7 @@ CUresult pool_alloc_from_async(CUdeviceptr *address, size_t size, CUmemoryPool p
 CUresult pool_free_async(CUdeviceptr address, CUstream stream) {
   struct stream *s;
   if (!sim.options.pools) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult r = stream_find_ready(stream, &s);
+  CUresult r = stream_find_ready(stream, FOR_WORK, &s);
   if (!r) r = capture_forbids_pool(s);
   if (r) return r;
   struct block *b = block_at(address);

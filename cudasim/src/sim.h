@@ -66,7 +66,8 @@ struct context {
   struct clock *retired_work;               /* their last copies and fills */
   const char *retired_by;                   /* the call of one of them */
   struct functions *functions;              /* host functions; NULL: it has had none */
-  int freeing;                              /* threads that free its memory, and wait: nothing is queued meanwhile */
+  int freeing;         /* threads that free its memory, and wait: nothing is queued meanwhile, ... */
+  struct stream *full; /* ... nor while a thread waits for room in this stream; NULL: none does */
   struct context *next;
 };
 
@@ -134,6 +135,7 @@ struct stream {
   int priority;
   uint64_t id, random;
   uint64_t queued, done; /* operations ever */
+  uint64_t copies;       /* between host and device, of those that are not done */
   uint64_t demanded;     /* schedule lazy: operations up to here may run */
   uint64_t gated;        /* the last operation that the program may keep back */
   struct op *first, *tail;
@@ -427,8 +429,10 @@ void context_free(struct context *context);
 CUresult stream_find(CUstream handle, struct stream **out);
 CUresult stream_find_current(CUstream handle, struct stream **out); /* needs a current context too */
 /* The same for a call that queues work, once the stream takes it. They may give the lock back meanwhile. */
-CUresult stream_find_ready(CUstream handle, struct stream **out);
-CUresult stream_find_current_ready(CUstream handle, struct stream **out);
+enum room { FOR_WORK, FOR_COPY };
+CUresult stream_find_ready(CUstream handle, enum room room, struct stream **out);
+CUresult stream_find_current_ready(CUstream handle, enum room room, struct stream **out);
+bool op_is_transfer(const struct op *op); /* a copy between host and device */
 CUresult stream_new(struct context *context, enum role role, unsigned flags, struct stream **out);
 void stream_close(struct stream *stream);
 void stream_free(struct stream *stream);

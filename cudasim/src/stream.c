@@ -99,7 +99,9 @@ static void *work(void *data) {
     s->first = op->next;
     if (!s->first) s->tail = NULL;
     s->done = op->seq;
+    s->copies -= op_is_transfer(op);
     pthread_cond_broadcast(&s->changed);
+    if (s->context->full == s) pthread_cond_broadcast(&sim.ready);
     op_free(op);
   }
   unlist(s);
@@ -166,21 +168,47 @@ CUresult stream_find_current(CUstream handle, struct stream **out) {
   return r ? r : stream_find(handle, out);
 }
 
-/* Drivers were seen to take no work while a thread waits in them to free memory. */
-static bool is_ready(const struct stream *s) { return s->capture || !s->context->freeing || sim.ended; }
+/* What drivers were seen to take before a call waits: so many fills, and so many copies from page-locked memory with a
+ * record after each. */
+enum { MOST_PENDING = 1022, MOST_COPIES = 55 };
 
-CUresult stream_find_ready(CUstream handle, struct stream **out) {
+static bool has_room(const struct stream *s, enum room room) {
+  return s->queued - s->done < MOST_PENDING && (room != FOR_COPY || s->copies < MOST_COPIES);
+}
+
+static bool is_ready(const struct stream *s, enum room room) {
+  const struct context *c = s->context;
+  return s->capture || sim.ended || (!c->freeing && (!c->full || c->full == s) && has_room(s, room));
+}
+
+/* Meanwhile, nothing is queued in the other streams of the context. */
+static void await_room(struct stream *s, enum room room) {
+  s->object.refs++;
+  s->context->full = s;
+  while (!has_room(s, room) && !sim.ended) {
+    stream_demand(s, s->done + 1);
+    pthread_cond_wait(&sim.ready, &sim.lock);
+  }
+  s->context->full = NULL;
+  pthread_cond_broadcast(&sim.ready);
+  object_unref(&s->object);
+}
+
+CUresult stream_find_ready(CUstream handle, enum room room, struct stream **out) {
   for (;;) {
     CUresult r = stream_find(handle, out);
-    if (r || is_ready(*out)) return r;
-    pthread_cond_wait(&sim.ready, &sim.lock);
+    if (r || is_ready(*out, room)) return r;
+    if ((*out)->context->freeing || (*out)->context->full)
+      pthread_cond_wait(&sim.ready, &sim.lock);
+    else
+      await_room(*out, room);
   }
 }
 
-CUresult stream_find_current_ready(CUstream handle, struct stream **out) {
+CUresult stream_find_current_ready(CUstream handle, enum room room, struct stream **out) {
   struct context *c;
   CUresult r = current_context(&c);
-  return r ? r : stream_find_ready(handle, out);
+  return r ? r : stream_find_ready(handle, room, out);
 }
 
 CUresult stream_create_with_priority(CUstream *stream, unsigned flags, int priority) {
@@ -261,7 +289,7 @@ static bool has_to_wait(const struct stream *s) {
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   struct stream *s;
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = stream_find_current_ready(stream, &s);
+  CUresult r = stream_find_current_ready(stream, FOR_WORK, &s);
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
@@ -331,7 +359,7 @@ CUresult stream_id(CUstream stream, unsigned long long *id) {
 
 static CUresult host_function(CUstream stream, CUhostFn host, CUstreamCallback callback, void *data) {
   struct stream *s;
-  CUresult r = stream_find_current_ready(stream, &s);
+  CUresult r = stream_find_current_ready(stream, FOR_WORK, &s);
   if (r) return r;
   struct op *op = op_new(OP_HOST);
   op->host = host;

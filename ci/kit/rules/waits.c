@@ -98,27 +98,41 @@ RULE(work_in_default_streams_by_handle_waits_for_events, MANUAL,
   IS(cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
 }
 
-static void queue_behind_a_gate(int operations) {
-  CUdeviceptr m = new_memory(64);
-  CUstream s = hold();
-  for (int i = 0; i < operations - 1; i++) {
+/* So that a stream can be full: queued behind a gate, which counts as one. */
+static void queue_fills(CUstream s, int operations) {
+  close_gate(s);
+  for (int i = 1; i < operations; i++) {
     DOES_NOT_WAIT(cuMemsetD8Async(m, (unsigned char)i, 64, s));
     if (gate_is_open()) {
       differs("that was number %d", i + 1);
       break;
     }
   }
-  let_go(s);
-  OK(cuMemFree_v2(m));
 }
 
 RULE(five_hundred_operations_may_be_pending, READING,
      "The 500th fill that is queued in a stream returns while all are pending.") {
-  queue_behind_a_gate(500);
+  queue_fills(a, 500);
 }
-RULE(five_thousand_operations_may_be_pending, READING,
-     "The 5,000th fill that is queued in a stream returns while all are pending.") {
-  queue_behind_a_gate(5000);
+
+enum { MOST_OPERATIONS = 1022, MOST_COPIES = 55 };
+
+RULE(a_stream_takes_1022_pending_operations, SEEN,
+     "A host function and 1,021 fills can be pending in a stream, and the next fill waits until one is done.") {
+  queue_fills(a, MOST_OPERATIONS);
+  WAITS(cuMemsetD8Async(m, 1, 64, a));
+}
+
+RULE(a_stream_takes_55_pending_copies, SEEN,
+     "55 copies from page-locked memory, with a record after each, can be pending in a stream, and the next copy waits.") {
+  close_gate(a);
+  OK(cuMemsetD8Async(m, 1, N, a));
+  OK(cuEventRecord(e, a));
+  for (int i = 0; i < MOST_COPIES; i++) {
+    DOES_NOT_WAIT(cuMemcpyAsync(m, address(p), 64, a));
+    DOES_NOT_WAIT(cuEventRecord(new_event(), a));
+  }
+  WAITS(cuMemcpyAsync(m, address(p), 64, a));
 }
 
 static void set_true(void* flag) { *(atomic_bool*)flag = true; }
@@ -295,4 +309,41 @@ RULE(a_free_that_waits_holds_up_no_queries, READING,
   open_gate();
   join(&thread);
   IS(w.result, CUDA_SUCCESS);
+}
+
+/* ---- a thread that waits for room in a stream ---- */
+
+static CUresult fill_a(struct waiting* w) { return (void)w, cuMemsetD8Async(n, 1, 64, a); }
+
+/* While another thread waits in a fill of a, which is full. */
+static void check_full(void (*check)(void)) {
+  static struct waiting w;
+  struct thread thread;
+  w = (struct waiting){.context = use(0), .wait = fill_a};
+  queue_fills(a, MOST_OPERATIONS);
+  start(&thread, wait_in_driver, &w);
+  while (!w.began) nap(1);
+  nap(50); /* so that it is in the call */
+  CHECK(!w.ended);
+  check();
+  open_gate();
+  join(&thread);
+  IS(w.result, CUDA_SUCCESS);
+}
+
+static void work_in_another_stream_waits(void) { WAITS(cuMemsetD8Async(o, 3, 64, b)); }
+
+static void queries_do_not_wait_for_room(void) {
+  DOES_NOT_WAIT(cuEventQuery(f));
+  DOES_NOT_WAIT(cuStreamSynchronize(b));
+  STAYS_PENDING(cuStreamQuery(a));
+}
+
+RULE(a_full_stream_holds_up_work_of_other_streams, READING,
+     "While a thread waits in a call that queues work in a full stream, calls that queue work in others wait too.") {
+  check_full(work_in_another_stream_waits);
+}
+RULE(a_full_stream_holds_up_no_queries, SEEN,
+     "While a thread waits in a call that queues work in a full stream, others query streams and events.") {
+  check_full(queries_do_not_wait_for_room);
 }
