@@ -22,8 +22,7 @@ type RecordBatch struct {
 	shared
 	schema  *arrow.Schema
 	rows    int64
-	columns *tree.Columns     // own, or those of a batch of which this one is another view
-	own     tree.Columns      // not used if columns are shared
+	columns *tree.Columns     // in memory that mem keeps; also those of other views of the batch
 	host    arrow.RecordBatch // the wrapped batch, if it has the same rows and columns
 
 	metadata *arrow.Metadata // nil: none
@@ -31,21 +30,19 @@ type RecordBatch struct {
 
 // newRecordBatch returns a batch of nodes that exist. It takes a reference to mem.
 func newRecordBatch(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64, nodes []tree.Node) *RecordBatch {
-	b := new(RecordBatch)
-	b.own.SetMade(nodes)
-	b.start(mem, at, schema, rows)
-	return b
-}
-
-// start sets the fields of a batch whose own columns are set.
-func (b *RecordBatch) start(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64) {
+	b := new(struct {
+		RecordBatch
+		columns tree.Columns
+	})
+	b.columns.SetMade(nodes)
 	b.location = at
-	b.begun(mem, schema, rows)
+	b.start(mem, schema, rows, &b.columns)
+	return &b.RecordBatch
 }
 
-// begun is start for a caller that has set the location.
-func (b *RecordBatch) begun(mem *tree.Owner, schema *arrow.Schema, rows int64) {
-	b.schema, b.rows, b.columns = schema, rows, &b.own
+// start sets the fields of a batch whose location is set.
+func (b *RecordBatch) start(mem *tree.Owner, schema *arrow.Schema, rows int64, columns *tree.Columns) {
+	b.schema, b.rows, b.columns = schema, rows, columns
 	b.begin("RecordBatch", mem)
 }
 
@@ -77,7 +74,7 @@ func (b *RecordBatch) Schema() *arrow.Schema { return b.schema }
 func (b *RecordBatch) NumRows() int64 { return b.rows }
 
 // NumCols returns the number of columns.
-func (b *RecordBatch) NumCols() int { return b.columns.Len() }
+func (b *RecordBatch) NumCols() int { return b.schema.NumFields() }
 
 // Metadata returns the metadata of this batch, which is not part of the schema: that of the record batch that was
 // wrapped (arrow.RecordBatchWithMetadata), that of [RecordBatch.WithMetadata], or what the producer of an

@@ -125,7 +125,7 @@ func TestAllocations(t *testing.T) {
 		most float64
 		of   operation
 	}{
-		"import: batch and owner in one": {1, importing(func(*cdevice.RecordBatch) {})},
+		"import: the batch": {1, importing(func(*cdevice.RecordBatch) {})},
 		"plain import": {1, func(t *testing.T, columns int) func() {
 			rec, tree := wide(t, columns)
 			in, schema := new(abi.ArrowDeviceArray), rec.Schema()
@@ -188,6 +188,22 @@ func TestAllocations(t *testing.T) {
 			do() // what is made once, as plans of schemas
 			assert.LessOrEqual(t, testing.AllocsPerRun(50, do), row.most, "%s, %d columns", name, columns)
 		}
+	}
+}
+
+// Imports that stay alive allocate their memory, too: that of batches that were released is used again.
+func TestAllocationsOfImportsThatStayAlive(t *testing.T) {
+	rec, tree := wide(t, 1000)
+	in, schema := new(cdevice.CArrowDeviceArray), rec.Schema()
+	batches := make([]*cdevice.RecordBatch, 0, 101)
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		tree.Export(abi.As[abi.ArrowDeviceArray](in))
+		b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+		require.NoError(t, err)
+		batches = append(batches, b)
+	}), 2.0)
+	for _, b := range batches {
+		b.Release()
 	}
 }
 

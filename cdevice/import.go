@@ -3,9 +3,12 @@
 package cdevice
 
 import (
+	"sync"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -117,31 +120,49 @@ func importBatch(in *cstruct.Input, s *arrow.Schema, variable bool, o *importOpt
 		o.discard(in)
 		return nil, err
 	}
-	b := new(importedBatch)
-	b.owner.Adopt(in.Array)
-	if err := o.takeOver(&b.owner, in, &b.location); err != nil {
+	b, m := new(RecordBatch), adopt(in.Array)
+	if err := o.takeOver(&m.owner, in, &b.location); err != nil {
 		return nil, err
 	}
-	root := b.owner.Imported()
-	b.source.Plan, b.source.Root, b.source.Mem = plan, root, &b.owner
-	b.source.ReplaceNulls = replacesNulls(&b.location)
+	root := m.owner.Imported()
+	m.source.Plan, m.source.Root, m.source.Mem = plan, root, &m.owner
+	m.source.ReplaceNulls = replacesNulls(&b.location)
 	if nodes == nil {
-		b.own.SetSource(len(plan.Flat), &b.source)
+		m.columns.SetSource(len(plan.Flat), &m.source)
 	} else {
-		b.own.SetMade(b.source.Made(nodes))
+		m.columns.SetMade(m.source.Made(nodes))
 	}
 	if variable {
 		s = &plan.Schema
 	}
-	b.begun(&b.owner, s, root.Length)
-	return &b.RecordBatch, nil
+	b.start(&m.owner, s, root.Length, &m.columns)
+	return b, nil
 }
 
-// importedBatch is all that an import of a batch needs, in one allocation.
-type importedBatch struct {
-	RecordBatch
-	owner  tree.Owner
-	source cstruct.Columns
+// importedMemory is what an import of a batch needs besides the batch. It is used again when the memory has ended: a program
+// that releases what it imports allocates the batch only, and fewer bytes mean fewer garbage collections, which goroutines
+// that import side by side wait for. The batch itself is never used again, so that a late call of it finds its end.
+type importedMemory struct {
+	owner   tree.Owner
+	source  cstruct.Columns
+	columns tree.Columns
+}
+
+// unusedMemory has the importedMemory of each processor that is not used, for a while.
+var unusedMemory = sync.Pool{New: func() any { return new(importedMemory) }}
+
+// adopt moves a foreign struct into memory that is not used, and marks the source released.
+func adopt(a *abi.ArrowArray) *importedMemory {
+	m := unusedMemory.Get().(*importedMemory)
+	m.owner.Adopt(a)
+	m.owner.Reuse = m
+	return m
+}
+
+// Reuse is called when the memory has ended.
+func (m *importedMemory) Reuse() {
+	m.source, m.columns = cstruct.Columns{}, tree.Columns{}
+	unusedMemory.Put(m)
 }
 
 func importArrayAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
@@ -167,7 +188,7 @@ func importArray(in *cstruct.Input, field arrow.Field, o *importOptions) (*Array
 		o.discard(in)
 		return nil, err
 	}
-	mem := tree.Adopt(in.Array)
+	mem := &adopt(in.Array).owner
 	var at tree.Location
 	if err := o.takeOver(mem, in, &at); err != nil {
 		return nil, err

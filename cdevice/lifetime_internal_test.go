@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 var lateValues [4]int64
@@ -31,10 +32,66 @@ func TestCallsAfterTheLastRelease(t *testing.T) {
 	assert.True(t, b.refs.Alive() && a.refs.Alive())
 	callReleased(t, b, a)
 	for _, s := range []*shared{&b.shared, &a.shared} { // the end of Release, whose beginning is above
-		s.refs.Release()
-		liveBatches.Add(-1)
+		endLate(s)
 	}
 	callReleased(t, b, a)
+}
+
+// The memory of an import that has ended is used again. A call that races the last Release then does not get the memory of
+// another import.
+func TestCallsAfterTheMemoryIsUsedAgain(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	values := cpeer.Node{Length: 4, Buffers: []uintptr{0, uintptr(unsafe.Pointer(&lateValues[0]))}}
+	producer := cpeer.NewTree(cpeer.Node{Length: 4, Buffers: []uintptr{0}, Children: []cpeer.Node{values}})
+	defer producer.Free()
+	batch := func() *RecordBatch {
+		in := new(CArrowDeviceArray)
+		producer.Export(deviceMirror(in))
+		b, err := ImportRecordBatchWithSchema(in, schema)
+		require.NoError(t, err)
+		return b
+	}
+	list := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0}, Children: []cpeer.Node{values}})
+	defer list.Free()
+	array := func() *Array {
+		in := new(CArrowDeviceArray)
+		list.Export(deviceMirror(in))
+		a, err := ImportArrayWithType(in, arrow.ListOf(arrow.PrimitiveTypes.Int64))
+		require.NoError(t, err)
+		return a
+	}
+	ended, first := usedAgain(batch, func(b *RecordBatch) *shared { return &b.shared }, batch)
+	endedArray, second := usedAgain(array, func(a *Array) *shared { return &a.shared }, batch)
+	callReleased(t, ended, endedArray)
+	for _, b := range []*RecordBatch{first, second} {
+		assert.NoError(t, b.ValidateFull(context.Background()))
+		assert.True(t, b.mem.TryRetain(b.life))
+		b.mem.Release()
+		b.Release()
+	}
+	for _, s := range []*shared{&ended.shared, &endedArray.shared} {
+		endLate(s)
+	}
+	callReleased(t, ended, endedArray)
+}
+
+// usedAgain returns an item whose memory has ended, while its last Release has not returned, and a batch that has the memory now.
+func usedAgain[T any](make func() T, of func(T) *shared, batch func() *RecordBatch) (ended T, again *RecordBatch) {
+	for { // the collector, and the race detector, take some of what is not used
+		ended = make()
+		of(ended).mem.Release()
+		if again = batch(); again.mem == of(ended).mem {
+			return ended, again
+		}
+		endLate(of(ended))
+		again.Release()
+	}
+}
+
+// endLate is the end of a last Release, which has released the memory.
+func endLate(s *shared) {
+	s.refs.Release()
+	liveBatches.Add(-1)
 }
 
 // callReleased calls each function of a batch and an array that were released.

@@ -16,12 +16,11 @@ import (
 // shared is the part that RecordBatch and Array have in common: a counted reference to memory, and
 // its location.
 type shared struct {
-	refs     refcount.Count
-	mem      *tree.Owner
-	location tree.Location // the location at the start; see at
-	kind     string
-
-	synchronized atomic.Bool // the event was waited for
+	refs         refcount.Count
+	mem          *tree.Owner
+	life         uint32        // of mem, which may be the owner of other memory after the last Release
+	synchronized atomic.Bool   // the event was waited for
+	location     tree.Location // the location at the start; see at
 }
 
 // liveBatches counts batches and arrays.
@@ -34,7 +33,7 @@ func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 
 // begin is init for a caller that has set the location.
 func (s *shared) begin(kind string, mem *tree.Owner) {
-	s.mem, s.kind = mem, kind
+	s.mem, s.life = mem, mem.Life()
 	s.refs.InitTraced(kind)
 	liveBatches.Add(1)
 }
@@ -52,8 +51,8 @@ func (s *shared) at() tree.Location {
 // producer's event is valid as long as its memory, so another goroutine's Release must not end both
 // during a wait. That Release may also happen between the two checks.
 func (s *shared) hold(op string) error {
-	if !s.refs.Alive() || !s.mem.TryRetain() {
-		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
+	if !s.refs.Alive() || !s.mem.TryRetain(s.life) {
+		return fielderr.New(op, s.refs.Kind(), nil, nil, ErrReleased)
 	}
 	return nil
 }
@@ -69,7 +68,7 @@ func (s *shared) mustHold(op string) {
 // the release is reported first.
 func (s *shared) alive(op string) error {
 	if !s.refs.Alive() {
-		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
+		return fielderr.New(op, s.refs.Kind(), nil, nil, ErrReleased)
 	}
 	return nil
 }
@@ -170,7 +169,7 @@ func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
 func (s *shared) asCPU(ctx context.Context, at tree.Location) (tree.Location, error) {
 	if !at.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
-		return at, fielderr.New(fielderr.OpRead, s.kind+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
+		return at, fielderr.New(fielderr.OpRead, s.refs.Kind()+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
 	}
 	if err := fielderr.ContextError(ctx, fielderr.OpRead); err != nil {
 		return at, err

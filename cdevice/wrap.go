@@ -178,8 +178,9 @@ func (w *wrapper) finish(panicked any, err *error) {
 // wrappedBatch is all that a wrapped record batch needs, in one allocation.
 type wrappedBatch struct {
 	RecordBatch
-	owner  tree.Owner
-	source cstruct.Wrapped
+	owner   tree.Owner
+	source  cstruct.Wrapped
+	columns tree.Columns
 }
 
 // wrapColumns wraps columns of memory of the CPU. It returns nil for a record batch that is wrong, or
@@ -205,8 +206,9 @@ func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Ar
 	if accepted = b.source.Accept(columns, rows, b.owner.Pinner()); !accepted {
 		return nil
 	}
-	b.own.SetSource(len(columns), &b.source)
-	b.start(&b.owner, at, schema, rows)
+	b.columns.SetSource(len(columns), &b.source)
+	b.location = at
+	b.start(&b.owner, schema, rows, &b.columns)
 	b.host = rec
 	return &b.RecordBatch
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -97,6 +96,9 @@ func (c *Count) Own() { c.refs.Add(owned) }
 // Disown undoes Own. The owner then drops its reference.
 func (c *Count) Disown() { c.refs.Add(-owned) }
 
+// Kind returns what Init was given.
+func (c *Count) Kind() string { return c.kind }
+
 // Alive reports whether there is a reference. Unless the caller holds one, the answer may be out of
 // date at once.
 func (c *Count) Alive() bool { return c.refs.Load() > 0 }
@@ -110,5 +112,5 @@ func (c *Count) misuse(what string) error {
 	if kind == "" {
 		kind = "object that no function of this package made"
 	}
-	return fmt.Errorf("cdevice: %s: %s: %w", kind, what, fielderr.ErrReleased)
+	return ended(kind, what)
 }

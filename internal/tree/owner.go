@@ -20,8 +20,14 @@ import (
 //
 // It owns either a foreign struct (imported), which its callback releases, or Go values (wrapped),
 // which are pinned once for C (runtime.Pinner).
+//
+// An owner of imported memory may be a part of an object that is used again for another import: see Reuse. Each use is a
+// life, with a number.
 type Owner struct {
-	refs refcount.Count
+	refs refcount.Lives
+	// Reuse, unless it is nil, is called at the end of imported memory, if nothing refers to the owner any more. The
+	// owner is zero then, but for the number of its life.
+	Reuse interface{ Reuse() }
 
 	imported abi.ArrowArray // moved here from the producer's struct; Release 0 if wrapped
 	// ReleaseWith, unless it is nil, gets the producer's callback to call, instead of a direct
@@ -99,10 +105,13 @@ func (j *joined) Release() {
 	}
 }
 
+// kind names owners in panics.
+const kind = "memory of a batch"
+
 // Own makes m, which is zero, the owner of a reference to Go values; it takes that reference.
 func (m *Owner) Own(v handle.Releaser) {
 	m.wrapped = v
-	m.refs.Init("memory of a batch")
+	m.refs.Begin()
 }
 
 // Pinner returns what pins Go objects until the last Release, for code that makes the owner, and pins
@@ -141,11 +150,11 @@ func Adopt(a *abi.ArrowArray) *Owner {
 	return m
 }
 
-// Adopt makes m, which is zero, the owner of a foreign struct. It moves the struct and marks the
-// source released.
+// Adopt makes m, which is zero but for the number of its life, the owner of a foreign struct. It moves the struct
+// and marks the source released.
 func (m *Owner) Adopt(a *abi.ArrowArray) {
 	m.imported = *a
-	m.refs.Init("memory of a batch")
+	m.refs.Begin()
 	a.Release = 0
 	ImportedLive.Add(1)
 }
@@ -156,12 +165,15 @@ func (m *Owner) Imported() *abi.ArrowArray { return &m.imported }
 // Retain adds a reference for a caller that holds one. After the last Release it panics, rather
 // than letting the program use freed memory.
 func (m *Owner) Retain() *Owner {
-	m.refs.Retain()
+	m.refs.Retain(kind)
 	return m
 }
 
-// TryRetain adds a reference, and reports whether there was one.
-func (m *Owner) TryRetain() bool { return m.refs.TryRetain() }
+// Life returns the number of the life. The caller holds a reference.
+func (m *Owner) Life() uint32 { return m.refs.Number() }
+
+// TryRetain adds a reference in a life of the owner, and reports whether there was one.
+func (m *Owner) TryRetain(life uint32) bool { return m.refs.TryRetain(life) }
 
 // borrower holds a reference to an owner, whose memory it uses.
 type borrower interface{ Owner() *Owner }
@@ -206,7 +218,7 @@ func (m *Owner) Release() {
 	if keep.Watched() && (!m.refs.Sole() || m.exports.Load() != nil) {
 		m.known.GiveBack(m.lender().Home)
 	}
-	if !m.refs.Release() {
+	if !m.refs.Release(kind) {
 		return
 	}
 	if e := m.exports.Load(); e != nil {
@@ -256,6 +268,7 @@ func (m *Owner) endAfter(users []user) {
 		m.endAfterEvent()
 		return
 	}
+	m.Reuse = nil
 	left := new(atomic.Int32)
 	left.Store(int32(len(users)))
 	counted := countWaiting(users[0].dev, m.bytes())
@@ -276,7 +289,7 @@ func (m *Owner) endAfterEvent() {
 		m.end()
 		return
 	}
-	m.Event = nil
+	m.Event, m.Reuse = nil, nil
 	defer CloseEvent(event)
 	keep.OnComplete(event, &m.known, m.end)
 }
@@ -284,11 +297,25 @@ func (m *Owner) endAfterEvent() {
 // end releases all that the owner has, also if a callback of a producer, which may be written in Go,
 // panics.
 func (m *Owner) end() {
-	if m.known.IsEmpty() { // without the allocation of a function
-		m.endAll()
+	if !m.known.IsEmpty() {
+		m.known.Act(m.endAll)
 		return
 	}
-	m.known.Act(m.endAll)
+	m.endAll() // without the allocation of a function
+	if m.Reuse != nil && m.ReleaseWith == nil {
+		m.endLife()
+	}
+}
+
+// endLife makes the owner ready for another life. Nothing refers to it: its last reference is gone, and so are its exports,
+// its users and its event, and the release callback has returned.
+func (m *Owner) endLife() {
+	reuse := m.Reuse
+	m.Reuse, m.rooted, m.imported = nil, 0, abi.ArrowArray{}
+	if m.exports.Load() != nil {
+		m.exports.Store(nil)
+	}
+	reuse.Reuse()
 }
 
 func (m *Owner) endAll() {

@@ -1,0 +1,62 @@
+package refcount
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// Lives counts the references to an object that is used again after the last one. Each of its lives has a number: a
+// caller that holds no reference names the life in which it had one, and never retains the object in a later life.
+// Retain after the last Release, and a Release without a reference, panic in every build. Lives must not be copied.
+type Lives struct {
+	word atomic.Uint64 // the number of the life, and below it the references
+}
+
+// life is what the word has for one life.
+const life = 1 << 32
+
+// Begin begins the next life, with one reference, of an object without references. It is the only user of the object.
+func (l *Lives) Begin() { l.word.Store((l.word.Load()/life+1)*life + 1) }
+
+// Number returns the number of the life. The caller holds a reference.
+func (l *Lives) Number() uint32 { return uint32(l.word.Load() / life) }
+
+// Retain adds a reference for a caller that holds one.
+func (l *Lives) Retain(kind string) {
+	if !l.TryRetain(l.Number()) {
+		panic(ended(kind, "Retain after the last Release"))
+	}
+}
+
+// TryRetain adds a reference in a life, and reports whether that has one.
+func (l *Lives) TryRetain(number uint32) bool {
+	for {
+		was := l.word.Load()
+		if was/life != uint64(number) || was%life == 0 {
+			return false
+		}
+		if l.word.CompareAndSwap(was, was+1) {
+			return true
+		}
+	}
+}
+
+// Release drops a reference, and reports whether that was the last one of the life.
+func (l *Lives) Release(kind string) (last bool) {
+	now := l.word.Add(^uint64(0))
+	if now%life == life-1 {
+		l.word.Add(1)
+		panic(ended(kind, "Release of an object without references"))
+	}
+	return now%life == 0
+}
+
+// Sole reports whether there is exactly one reference; see [Count.Sole].
+func (l *Lives) Sole() bool { return l.word.Load()%life == 1 }
+
+// ended is the error of a misuse after the last reference.
+func ended(kind, what string) error {
+	return fmt.Errorf("cdevice: %s: %s: %w", kind, what, fielderr.ErrReleased)
+}
