@@ -126,6 +126,26 @@ func TestLists(t *testing.T) {
 	}
 }
 
+func TestOffsets(t *testing.T) {
+	pace := &Pace{Op: "read"}
+	for _, row := range []struct {
+		offsets []int32
+		bad     string
+	}{
+		{[]int32{0}, ""}, {[]int32{3, 3, 5, 7, 7, 9}, ""}, {[]int32{0, 10}, ""},
+		{[]int32{-1, 0}, "offsets[0] = -1, want at least 0"},
+		{[]int32{0, 1, 2, 3, 2, 5, 6}, "offsets[4] = 2, want at least 3, as before it"},
+		{[]int32{0, math.MinInt32, 4}, "offsets[1] = -2147483648"},
+		{[]int32{0, 5, 11}, "offsets[2] = 11, want at most 10"},
+	} {
+		if err := CheckOffsets(pace, row.offsets, 10); row.bad == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, "cdevice: read: "+row.bad)
+		}
+	}
+}
+
 func TestViews(t *testing.T) {
 	data := []byte("a text that is longer than twelve bytes")
 	sizes := []int64{int64(len(data))}
@@ -150,6 +170,7 @@ func TestViews(t *testing.T) {
 		"another prefix":   {of(13, "b te", 0, 0), "", "prefix"},
 	} {
 		got, err := ViewValue(n, row.v, sizes)
+		assert.Equal(t, CheckView(row.v, sizes) == nil, ViewFits(row.v, sizes), name)
 		if row.bad != "" {
 			assert.ErrorContains(t, err, row.bad, name)
 			continue

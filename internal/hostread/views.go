@@ -11,6 +11,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
+// ViewFits reports whether a view is within a buffer; CheckView says why not.
+func ViewFits(v *arrow.ViewHeader, sizes []int64) bool {
+	size := v.Len()
+	if size < 0 || v.IsInline() {
+		return size >= 0
+	}
+	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
+	return index >= 0 && index < int64(len(sizes)) && off >= 0 && off <= sizes[index]-int64(size)
+}
+
 // CheckView checks that a view is within a buffer.
 func CheckView(v *arrow.ViewHeader, sizes []int64) error {
 	size := v.Len()

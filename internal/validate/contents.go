@@ -96,9 +96,9 @@ func (v *validator) own(n *tree.Node, st arrow.DataType) error {
 	case layout.Binary64:
 		return checkBinary(v, n, st, hostread.Values[int64](n, 1, n.Length+1))
 	case layout.List32:
-		return checkOffsets(v, hostread.Values[int32](n, 1, n.Length+1), n.Children[0].Length)
+		return hostread.CheckOffsets(&v.Pace, hostread.Values[int32](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.List64:
-		return checkOffsets(v, hostread.Values[int64](n, 1, n.Length+1), n.Children[0].Length)
+		return hostread.CheckOffsets(&v.Pace, hostread.Values[int64](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.ListView32:
 		return checkListViews(v, hostread.Values[int32](n, 1, n.Length), hostread.Values[int32](n, 2, n.Length), n.Children[0].Length)
 	case layout.ListView64:
@@ -113,32 +113,9 @@ func (v *validator) own(n *tree.Node, st arrow.DataType) error {
 	return nil
 }
 
-// checkOffsets checks n+1 offsets into limit elements.
-func checkOffsets[T hostread.OffsetInt](v *validator, offsets []T, limit int64) error {
-	if offsets[0] < 0 {
-		return fielderr.Invalid(fielderr.OpValidate, "offsets[0]", offsets[0], "at least 0")
-	}
-	last := len(offsets) - 1
-	err := v.Parts(last, func(from, to int) error {
-		if ascending(offsets[from : to+1]) {
-			return nil
-		}
-		for i := from + 1; i <= to; i++ {
-			if offsets[i] < offsets[i-1] {
-				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
-			}
-		}
-		return nil
-	})
-	if err == nil && int64(offsets[last]) > limit {
-		err = fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", last), offsets[last], fmt.Sprintf("at most %d", limit))
-	}
-	return err
-}
-
 func checkBinary[T hostread.OffsetInt](v *validator, n *tree.Node, st arrow.DataType, offsets []T) error {
 	// Only the last offset determines the number of bytes.
-	if err := checkOffsets(v, offsets, layout.MaxBufferSize); err != nil {
+	if err := hostread.CheckOffsets(&v.Pace, offsets, layout.MaxBufferSize); err != nil {
 		return err
 	}
 	if id := st.ID(); id != arrow.STRING && id != arrow.LARGE_STRING {

@@ -2,29 +2,10 @@ package validate
 
 import "github.com/arrowdevice/arrowdevice/internal/hostread"
 
-// Checks of many offsets, sizes and indices at once, in loops that end nowhere in the middle. Where
+// Checks of many sizes and indices at once, in loops that end nowhere in the middle. Where
 // one of them fails, its caller finds the element for the error.
 
-// ascending reports whether offsets are at least 0 and in order. The difference of two that are not
-// negative does not overflow, so its sign is right, or that of an offset is set.
-func ascending[T hostread.OffsetInt](offsets []T) bool {
-	before, signs, others := T(0), T(0), T(0)
-	for ; len(offsets) >= 4; offsets = offsets[4:] {
-		four := (*[4]T)(offsets)
-		a, b, c, d := four[0], four[1], four[2], four[3]
-		signs |= a | b | (a - before) | (b - a)
-		others |= c | d | (c - b) | (d - c)
-		before = d
-	}
-	for _, offset := range offsets {
-		signs |= offset | (offset - before)
-		before = offset
-	}
-	return signs|others >= 0
-}
-
-// within reports whether all lists lie within limit elements. As in ascending, no difference
-// overflows unless a sign is set before it.
+// within reports whether all lists lie within limit elements. No difference overflows unless a sign is set before it.
 func within[T hostread.OffsetInt](offsets, sizes []T, limit int64) bool {
 	signs := int64(0)
 	sizes = sizes[:len(offsets)]
