@@ -141,6 +141,33 @@ func TestAllocations(t *testing.T) {
 				t.Error("another batch")
 			}
 		})},
+		"values of all columns: as many as the import": {1, func(t *testing.T, columns int) func() {
+			return importing(func(b *cdevice.RecordBatch) {
+				for i := range columns {
+					v, err := b.ColumnView(background, i)
+					require.NoError(t, err)
+					values, err := cdevice.Values[int64](v)
+					require.NoError(t, err)
+					if len(values) != 3 || v.NullN() != 0 || v.IsNull(2) {
+						t.Error("other values")
+					}
+				}
+			})(t, columns)
+		}},
+		"strings: none beside the import": {1, func(t *testing.T, columns int) func() {
+			rec := columnsOf(offHeap, columns, 3, true)
+			t.Cleanup(rec.Release)
+			b := wrap(t, rec)
+			return func() {
+				v, err := b.ColumnView(background, columns-1)
+				require.NoError(t, err)
+				text, err := v.Strings(background)
+				require.NoError(t, err)
+				if text.Len() != 3 || text.At(2) == "" {
+					t.Error("other strings")
+				}
+			}
+		}},
 		"view: import, view, columns, and which of them are made": {4, viewing(func(arrow.RecordBatch) {})},
 		"view of a column: as many, and a share of slabs":         {5, viewing(func(rec arrow.RecordBatch) { rec.Column(0).Len() })},
 		"column, whose nodes are made already": {1, func(t *testing.T, columns int) func() {

@@ -43,6 +43,12 @@
 //	rec, err := batch.HostView(ctx)                          // waits for the event
 //	defer rec.Release()
 //
+// A view of one column needs none of arrow-go's objects, and no allocation:
+//
+//	column, err := batch.ColumnView(ctx, 0)                  // waits for the event
+//	values, err := cdevice.Values[int64](column)             // valid while the batch is held
+//	text, err := column.Strings(ctx)                         // of a column of text
+//
 // [WrapArray], [ExportArray] and [ImportArray] do the same for one array. Where the schema is
 // known, [ImportRecordBatchWithSchema] takes it from Go. Options of an import adapt it to its
 // producer: [WithGIL], [WithReleaser] and [WithReleaseAfterEvent] say how its memory is released,

@@ -6,6 +6,7 @@
 //	validate, validation                    ValidateFull
 //	event                                   sync_event: who waits for it, who passes it on
 //	lifetime, leak_                         ownership, releases, counts of what is alive
+//	arrayview                               ArrayView: elements that are read in place
 //	hostview                                HostView and HostReader: arrow-go's types over imported memory
 //	copy                                    CopyTo, CopyToHost, CopyToDevice
 //	stream_                                 readers and synchronous C streams; stream_close is Close

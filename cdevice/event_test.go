@@ -334,6 +334,12 @@ func holdsItsMemory[B usesEvents[V, C], V, C interface{ Release() }](t *testing.
 		"WaitOn":      func(d slowDevice, b B) error { return b.WaitOn(slowStream{d: d}) },
 		"HostView":    func(_ slowDevice, b B) error { return ended(b.HostView(background)) },
 		"AsCPU":       func(_ slowDevice, b B) error { return ended(b.AsCPU(background)) },
+		"ArrayView": func(_ slowDevice, b B) error {
+			if b, ok := any(b).(*cdevice.RecordBatch); ok {
+				return second(b.ColumnView(background, 0))
+			}
+			return second(any(b).(*cdevice.Array).View(background))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)

@@ -62,6 +62,46 @@ func Example() {
 	// Output: cpu 3 ["Oslo" "Lima" "Pune"]
 }
 
+// The values, the text and the nulls of columns are read in place.
+func ExampleRecordBatch_ColumnView() {
+	rec := trips()
+	defer rec.Release()
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer batch.Release() // ends what follows
+	cities, err := batch.ColumnView(context.Background(), 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	names, err := cities.Strings(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	distances, err := batch.ColumnView(context.Background(), 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	km, err := cdevice.Values[float64](distances)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range km {
+		if !distances.IsNull(i) {
+			fmt.Println(names.At(i), km[i])
+		}
+	}
+	// Output:
+	// Oslo 12.5
+	// Pune 3
+}
+
 // An error names the field of the C struct that is wrong, and the struct is
 // released all the same.
 func ExampleImportRecordBatch_malformed() {

@@ -174,6 +174,7 @@ func readableOrNil[T readable](v T, err error) (readable, error) {
 func readAll(t testing.TB, i imported) (viewErr, copyErr error) {
 	t.Helper()
 	assert.NotEmpty(t, i.String())
+	lookInPlace(i)
 	v, viewErr := hostView(i)
 	if viewErr == nil {
 		lookAt(v)
@@ -185,6 +186,37 @@ func readAll(t testing.TB, i imported) (viewErr, copyErr error) {
 		lookAt(c)
 	}
 	return viewErr, copyErr
+}
+
+// lookInPlace reads the elements of i, or of its columns, as far as an ArrayView has any.
+func lookInPlace(i imported) {
+	if a, ok := i.(*cdevice.Array); ok {
+		if v, err := a.View(background); err == nil {
+			lookThrough(v)
+		}
+		return
+	}
+	b := i.(*cdevice.RecordBatch)
+	for i := range b.NumCols() {
+		if v, err := b.ColumnView(background, i); err == nil {
+			lookThrough(v)
+		}
+	}
+}
+
+func lookThrough(v cdevice.ArrayView) {
+	if v.Len() > 1<<16 {
+		return
+	}
+	text, _ := v.Strings(background)
+	for i := range text.Len() {
+		_ = strings.Clone(text.At(i))
+	}
+	values, _ := cdevice.Values[int64](v)
+	for i := range values {
+		_ = fmt.Sprint(values[i], v.IsNull(i))
+	}
+	_ = v.NullN()
 }
 
 // lookAt prints v, unless that would not end, and releases it.

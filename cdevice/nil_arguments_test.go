@@ -94,6 +94,9 @@ func (g *given) readRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
 		"Array.CountNulls(ctx)":        {Call: func() error { return second(g.array.CountNulls(noCtx)) }, Want: nilCtx},
 		"Array.HostView(ctx)":          {Call: func() error { return second(g.array.HostView(noCtx)) }, Want: nilCtx},
+		"Array.View(ctx)":              {Call: func() error { return second(g.array.View(noCtx)) }, Want: nilCtx},
+		"ArrayView.Strings(ctx)":       {Call: func() error { v, _ := g.array.View(background); return second(v.Strings(noCtx)) }, Want: nilCtx},
+		"RecordBatch.ColumnView(ctx)":  {Call: func() error { return second(g.batch.ColumnView(noCtx, 0)) }, Want: nilCtx},
 		"Array.NumBytes(ctx)":          {Call: func() error { return second(g.array.NumBytes(noCtx)) }, Want: nilCtx},
 		"Array.Synchronize(ctx)":       {Call: func() error { return g.array.Synchronize(noCtx) }, Want: nilCtx},
 		"Array.AsCPU(ctx)":             {Call: func() error { return second(g.array.AsCPU(noCtx)) }, Want: nilCtx},
