@@ -36,6 +36,7 @@ import (
 type ArrayView struct {
 	node  tree.Node
 	mem   *tree.Owner // borrowed
+	life  uint32      // of mem
 	valid Bitmap
 	name  func(int) string
 	index int
@@ -55,7 +56,7 @@ func (b *RecordBatch) ColumnView(ctx context.Context, i int) (ArrayView, error) 
 	if n := b.NumCols(); i < 0 || i >= n {
 		return ArrayView{}, fielderr.Invalid(fielderr.OpRead, "i", i, fmt.Sprintf("a column of %d", n))
 	}
-	v := ArrayView{mem: b.mem, name: tree.ColumnName, index: i}
+	v := ArrayView{mem: b.mem, life: b.life, name: tree.ColumnName, index: i}
 	if from := b.flat(); from != nil {
 		from.FlatNode(&v.node, i)
 	} else {
@@ -83,7 +84,7 @@ func (a *Array) View(ctx context.Context) (ArrayView, error) {
 	if err := readyForHost(ctx, a.atForCPU()); err != nil {
 		return ArrayView{}, err
 	}
-	return ArrayView{node: a.node, mem: a.mem, valid: validityOf(&a.node), name: tree.ArrayName}, nil
+	return ArrayView{node: a.node, mem: a.mem, life: a.life, valid: validityOf(&a.node), name: tree.ArrayName}, nil
 }
 
 // DataType returns the type of the elements.
@@ -139,7 +140,7 @@ func (v *ArrayView) holds(want reflect.Type) error {
 }
 
 func (v *ArrayView) alive() error {
-	if v.mem == nil || !v.mem.Alive() {
+	if v.mem == nil || !v.mem.Alive(v.life) {
 		return fielderr.New(fielderr.OpRead, "ArrayView", nil, nil, ErrReleased)
 	}
 	return nil

@@ -60,9 +60,19 @@ func TestCallsAfterTheMemoryIsUsedAgain(t *testing.T) {
 		require.NoError(t, err)
 		return a
 	}
-	ended, first := usedAgain(batch, func(b *RecordBatch) *shared { return &b.shared }, batch)
+	var view ArrayView
+	viewed := func() *RecordBatch {
+		b := batch()
+		var err error
+		view, err = b.ColumnView(context.Background(), 0)
+		require.NoError(t, err)
+		return b
+	}
+	ended, first := usedAgain(viewed, func(b *RecordBatch) *shared { return &b.shared }, batch)
 	endedArray, second := usedAgain(array, func(a *Array) *shared { return &a.shared }, batch)
 	callReleased(t, ended, endedArray)
+	_, err := Values[int64](view)
+	assert.ErrorIs(t, err, ErrReleased)
 	for _, b := range []*RecordBatch{first, second} {
 		assert.NoError(t, b.ValidateFull(context.Background()))
 		assert.True(t, b.mem.TryRetain(b.life))

@@ -43,6 +43,12 @@ func (l *Lives) TryRetain(number uint32) bool {
 	}
 }
 
+// Alive reports whether a life has a reference.
+func (l *Lives) Alive(number uint32) bool {
+	now := l.word.Load()
+	return now/life == uint64(number) && now%life > 0
+}
+
 // Release drops a reference, and reports whether that was the last one of the life.
 func (l *Lives) Release(kind string) (last bool) {
 	now := l.word.Add(^uint64(0))

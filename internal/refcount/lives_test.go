@@ -23,10 +23,13 @@ func TestLives(t *testing.T) {
 		assert.False(t, l.Release("memory"))
 		assert.False(t, l.TryRetain(number-1), "of the life before")
 		assert.False(t, l.TryRetain(number+1))
+		assert.True(t, l.Alive(number))
+		assert.False(t, l.Alive(number-1))
 		assert.False(t, l.Release("memory"))
 		assert.True(t, l.Release("memory"))
 		for range 2 { // a misuse changes nothing
 			assert.False(t, l.TryRetain(number))
+			assert.False(t, l.Alive(number))
 			err := panicOf(t, func() { l.Retain("memory") })
 			assert.EqualError(t, err, "cdevice: memory: Retain after the last Release: invalid: already released")
 			assert.ErrorIs(t, err, fielderr.ErrReleased)

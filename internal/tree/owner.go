@@ -175,8 +175,9 @@ func (m *Owner) Life() uint32 { return m.refs.Number() }
 // TryRetain adds a reference in a life of the owner, and reports whether there was one.
 func (m *Owner) TryRetain(life uint32) bool { return m.refs.TryRetain(life) }
 
-// Alive reports whether there is a reference. Unless the caller holds one, the answer may be out of date at once.
-func (m *Owner) Alive() bool { return m.refs.Alive() }
+// Alive reports whether there is a reference in a life of the owner. Unless the caller holds one, the answer may be out of
+// date at once.
+func (m *Owner) Alive(life uint32) bool { return m.refs.Alive(life) }
 
 // borrower holds a reference to an owner, whose memory it uses.
 type borrower interface{ Owner() *Owner }
