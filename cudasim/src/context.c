@@ -135,6 +135,7 @@ static CUcontext pop(void) {
 }
 
 CUresult context_push(CUcontext context) {
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
   struct context *c = object_find(context, CONTEXT);
   if (!c) return CUDA_ERROR_INVALID_CONTEXT;
   push(c);

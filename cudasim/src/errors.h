@@ -77,8 +77,10 @@ ERROR(CUDA_ERROR_MPS_SERVER_NOT_READY, 807, "MPS server is not ready to accept n
 ERROR(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "the hardware resources required to create MPS client have been exhausted")
 ERROR(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED, 809, "the hardware resources required to support device connections have been exhausted")
 ERROR(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "the MPS client has been terminated by the server")
-ERROR(CUDA_ERROR_CDP_NOT_SUPPORTED, 811, "CUDA dynamic parallelism is not supported in the current configuration")
-ERROR(CUDA_ERROR_CDP_VERSION_MISMATCH, 812, "unsupported CUDA dynamic parallelism version")
+ERROR(CUDA_ERROR_CDP_NOT_SUPPORTED, 811,
+      "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it")
+ERROR(CUDA_ERROR_CDP_VERSION_MISMATCH, 812,
+      "unsupported interaction between different versions of CUDA Dynamic Parallelism")
 ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing")
 ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture")
 ERROR(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "operation would result in a merge of separate capture sequences")

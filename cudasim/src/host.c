@@ -106,6 +106,8 @@ CUresult host_flags(unsigned *flags, void *address) {
   const struct block *b;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = find_inside(address, &b);
-  if (!r) *flags = b->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, even if the flag is not set */
-  return r;
+  if (r) return r;
+  /* All of it is mapped, and with unified addressing all that is allocated is portable. */
+  *flags = b->flags | CU_MEMHOSTALLOC_DEVICEMAP | (b->memory == HOST_MEMORY ? CU_MEMHOSTALLOC_PORTABLE : 0);
+  return CUDA_SUCCESS;
 }

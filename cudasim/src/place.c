@@ -70,6 +70,8 @@ static CUresult open_place(int place) {
 
 static CUresult find(CUmemoryPool *pool, const CUmemLocation *where, int type, struct pool **of) {
   if (!pool || !where) return CUDA_ERROR_INVALID_VALUE;
+  const bool pinned = type == CU_MEM_ALLOCATION_TYPE_PINNED;
+  if (pinned && where->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) return CUDA_ERROR_NOT_SUPPORTED;
   const int place = place_of(*where, type);
   CUresult r = check(place, type);
   if (!r) r = open_place(place);
@@ -78,12 +80,12 @@ static CUresult find(CUmemoryPool *pool, const CUmemLocation *where, int type, s
 }
 
 CUresult place_default(CUmemoryPool *pool, CUmemLocation *where, int type) {
-  if (where && is_of_device(*where, type)) return pool_default(pool, where->id);
+  if (where && is_of_device(*where, type) && device_valid(where->id)) return pool_default(pool, where->id);
   return find(pool, where, type, defaults);
 }
 
 CUresult place_pool(CUmemoryPool *pool, CUmemLocation *where, int type) {
-  if (where && is_of_device(*where, type)) return pool_of_device(pool, where->id);
+  if (where && is_of_device(*where, type) && device_valid(where->id)) return pool_of_device(pool, where->id);
   return find(pool, where, type, current);
 }
 

@@ -93,3 +93,9 @@ WITH_OBJECTS(pausing_does_not_nest, "") {
   cudasim_resume();
   OK(cuStreamSynchronize(a));
 }
+
+WITH_OBJECTS(a_lazy_stream_that_is_full_goes_on, "schedule=lazy") {
+  for (int i = 0; i < 3000; i++) OK(cuMemsetD8Async(m, (unsigned char)i, 64, a));
+  OK(cuStreamSynchronize(a));
+  CHECK(is_filled(m, 2999 % 256, 64));
+}

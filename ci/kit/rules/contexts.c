@@ -85,7 +85,8 @@ static void record_and_wait(void* data) {
 }
 
 RULE(work_in_streams_needs_a_current_context, READING,
-     "Records, waits of a stream, fills and host functions are INVALID_CONTEXT without a current context.") {
+     "Records, waits of a stream, fills and host functions are INVALID_CONTEXT without a current context.",
+     .driver = "take work in a stream that was made without a current context") {
   struct made m = {.stream = new_stream(), .event = new_event(), .memory = new_memory(64)};
   on_thread(record_and_wait, &m);
   OK(cuStreamSynchronize(m.stream));
@@ -172,9 +173,9 @@ RULE(set_current_replaces_the_top_of_the_stack, MANUAL, "cuCtxSetCurrent replace
   IS(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
 }
 
-RULE(null_is_no_context, READING, "cuCtxPushCurrent of NULL is INVALID_CONTEXT, and cuCtxDestroy an error.",
+RULE(null_is_no_context, SEEN, "cuCtxPushCurrent of NULL is INVALID_VALUE, and cuCtxDestroy an error.",
      .alone = true) {
-  IS(cuCtxPushCurrent_v2(NULL), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuCtxPushCurrent_v2(NULL), CUDA_ERROR_INVALID_VALUE);
   REFUSED(cuCtxDestroy_v2(NULL));
   IS(cuCtxSynchronize(), CUDA_SUCCESS);
 }
@@ -200,7 +201,8 @@ RULE(a_created_context_is_current_until_destroyed, MANUAL, "cuCtxCreate pushes t
 }
 
 RULE(a_destroyed_context_is_refused, READING,
-     "cuCtxPushCurrent and cuCtxDestroy of a destroyed context are INVALID_CONTEXT.", .alone = true) {
+     "cuCtxPushCurrent and cuCtxDestroy of a destroyed context are INVALID_CONTEXT.", .alone = true,
+     .driver = "make a destroyed context current, and fail in a later call") {
   CUcontext created = NULL;
   OK(cuCtxCreate_v2(&created, 0, 0));
   OK(cuCtxDestroy_v2(created));
@@ -218,7 +220,7 @@ RULE(destroying_a_context_frees_its_memory, MANUAL,
 }
 
 RULE(streams_of_a_destroyed_context_are_refused, MANUAL, "The query of a stream of a destroyed context is an error.",
-     .alone = true) {
+     .alone = true, .driver = "crash") {
   CUcontext created = NULL;
   OK(cuCtxCreate_v2(&created, 0, 0));
   CUstream stream = new_stream();
@@ -278,28 +280,42 @@ RULE(contexts_have_an_id, MANUAL,
 }
 
 RULE(detaching_a_created_context_destroys_it, MANUAL,
-     "cuCtxAttach counts the users of a context, and the last cuCtxDetach destroys it.", .alone = true) {
+     "cuCtxAttach counts the users of a context, and the last cuCtxDetach destroys it and frees its memory.",
+     .alone = true) {
   CUcontext primary = use(0), created = NULL, attached = NULL;
   OK(cuCtxCreate_v2(&created, 0, 0));
   OK(cuCtxAttach(&attached, 0));
   CHECK(attached == created);
+  CUdeviceptr memory = new_memory(4096);
   IS(cuCtxDetach(created), CUDA_SUCCESS);
   CHECK(current() == created);
   IS(cuCtxDetach(attached), CUDA_SUCCESS);
   CHECK(current() == primary);
-  IS(cuCtxPushCurrent_v2(created), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(only_the_current_context_is_detached, MANUAL,
-     "cuCtxDetach of a context that is not current, or was not attached, is INVALID_CONTEXT.", .alone = true) {
-  CUcontext primary = use(0), created = NULL, popped = NULL;
+RULE(only_the_current_context_is_detached, MANUAL, "cuCtxDetach of a context that is not current is INVALID_CONTEXT.",
+     .alone = true) {
+  CUcontext created = NULL, popped = NULL;
   OK(cuCtxCreate_v2(&created, 0, 0));
   OK(cuCtxPopCurrent_v2(&popped));
   IS(cuCtxDetach(created), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxDetach(NULL), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+RULE(nothing_is_attached_without_a_current_context, MANUAL,
+     "cuCtxAttach is INVALID_CONTEXT without a current context.") {
+  CUcontext attached = NULL;
+  OK(cuCtxSetCurrent(NULL));
+  IS(cuCtxAttach(&attached, 0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+RULE(a_context_that_was_not_attached_is_not_detached, MANUAL,
+     "cuCtxDetach of a primary context is INVALID_CONTEXT, while it is current too.", .alone = true,
+     .driver = "detach a primary context that nobody has attached") {
+  CUcontext primary = use(0);
   IS(cuCtxDetach(primary), CUDA_ERROR_INVALID_CONTEXT);
   OK(cuCtxSetCurrent(NULL));
-  IS(cuCtxAttach(&created, 0), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxDetach(primary), CUDA_ERROR_INVALID_CONTEXT);
 }
 

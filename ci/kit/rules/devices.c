@@ -153,7 +153,7 @@ RULE(errors_have_names, MANUAL, "Names and texts of errors; those of an unknown 
   CHECK(s == NULL);
 }
 
-RULE(every_error_has_its_name_and_text, MANUAL, "Each error that the simulator knows has the driver's name and text.",
+RULE(every_error_has_its_name_and_text, MANUAL, "Each error that the simulator knows has the name and the text of the driver.",
      .bare = true) {
   static const struct {
     const char *name, *text;
@@ -173,14 +173,20 @@ RULE(every_error_has_its_name_and_text, MANUAL, "Each error that the simulator k
   }
 }
 
-RULE(modules_are_loaded_lazily, MANUAL, "cuModuleGetLoadingMode is LAZY since CUDA 12.2, and needs cuInit.",
-     .bare = true) {
-  int mode = 0, version = 0;
-  unsetenv("CUDA_MODULE_LOADING");
-  OK(cuDriverGetVersion(&version));
+RULE(the_loading_mode_needs_init_and_a_place, MANUAL,
+     "cuModuleGetLoadingMode is NOT_INITIALIZED before cuInit, and INVALID_VALUE of NULL.", .bare = true,
+     .driver = "crash in one of the two calls") {
+  int mode = 0;
   IS(cuModuleGetLoadingMode(&mode), CUDA_ERROR_NOT_INITIALIZED);
   OK(cuInit(0));
   IS(cuModuleGetLoadingMode(NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(modules_are_loaded_lazily, MANUAL, "cuModuleGetLoadingMode is LAZY since CUDA 12.2.", .bare = true) {
+  int mode = 0, version = 0;
+  unsetenv("CUDA_MODULE_LOADING");
+  OK(cuDriverGetVersion(&version));
+  OK(cuInit(0));
   OK(cuModuleGetLoadingMode(&mode));
   SAME(mode, version >= 12020 ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING);
 }

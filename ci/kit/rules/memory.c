@@ -81,7 +81,7 @@ RULE(page_locked_memory_is_not_freed_as_device_memory, READING, "cuMemFree of pa
 }
 
 RULE(work_past_the_end_of_an_allocation_is_refused, READING,
-     "Copies and fills that leave their allocation are INVALID_VALUE when they are queued.", .alone = true) {
+     "Copies and fills that end behind their allocation are INVALID_VALUE when they are queued.", .alone = true) {
   CUdeviceptr m = new_memory(64 << 20);
   const size_t size = 64 << 20;
   unsigned char* host = new_pages(size + 4096);
@@ -89,11 +89,16 @@ RULE(work_past_the_end_of_an_allocation_is_refused, READING,
   IS(cuMemcpyDtoH_v2(host, m, size + 4096), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(host, m + size - 10, 4096), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(host, m, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
-  IS(cuMemsetD32_v2(m, 0, SIZE_MAX / 4 + 2), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD8_v2(m, 0, size + 4096), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD32_v2(m, 0, size / 4 + 1024), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD8Async(m + size, 0, 1, a), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(host, m + size - 10, 10), CUDA_SUCCESS);
+}
+
+RULE(a_fill_of_more_bytes_than_there_are_is_refused, READING,
+     "cuMemsetD32 of more than 2^64 bytes is INVALID_VALUE.", .alone = true,
+     .driver = "succeed, as if of as many bytes as exceed 2^64") {
+  IS(cuMemsetD32_v2(m, 0, SIZE_MAX / 4 + 2), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(work_one_byte_past_the_end_is_refused, READING, "Start and end of an allocation are known to the byte.",

@@ -170,13 +170,22 @@ RULE(many_attributes_are_had_at_once, MANUAL,
 }
 
 RULE(many_attributes_of_pageable_memory_are_zero_and_no_error, MANUAL,
-     "cuPointerGetAttributes of an unknown address succeeds, and the values are 0; the device is -2.") {
+     "cuPointerGetAttributes of an unknown address succeeds: no context, no type, not managed, and the device -2.") {
   unsigned char* bytes = new_pages(4096);
   struct asked a = ask(address(bytes));
-  CHECK(a.context == NULL && a.type == 0 && a.device == 0 && a.host == NULL && !a.managed);
+  CHECK(a.context == NULL);
+  SAME(a.type, 0);
+  SAME(a.managed, 0);
   SAME(a.ordinal, CU_DEVICE_INVALID);
   a = ask(0);
   CHECK(a.context == NULL && a.type == 0);
+}
+
+RULE(pageable_memory_has_no_pointers_among_many_attributes, READING,
+     "The device and the host pointer of an unknown address are 0 in cuPointerGetAttributes.") {
+  struct asked a = ask(address(new_pages(4096)));
+  CHECK(a.device == 0);
+  CHECK(a.host == NULL);
 }
 
 RULE(many_attributes_of_page_locked_memory, MANUAL, "cuPointerGetAttributes of page-locked memory has both pointers.") {

@@ -31,7 +31,8 @@ RULE(
   CHECK(all_bytes(p, 7, 1000));
 }
 
-RULE(no_pool_memory_of_size_zero, MANUAL, "cuMemAllocAsync of no bytes is INVALID_VALUE.", .needs = POOLS) {
+RULE(no_pool_memory_of_size_zero, READING, "cuMemAllocAsync of no bytes is INVALID_VALUE.", .needs = POOLS,
+     .driver = "succeed") {
   CUdeviceptr m;
   IS(cuMemAllocAsync(&m, 0, a), CUDA_ERROR_INVALID_VALUE);
 }

@@ -99,19 +99,19 @@ RULE(every_place_has_a_default_pool, MANUAL,
   CHECK(again == pools[1]);
 }
 
-RULE(places_that_are_none_have_no_pool, READING,
-     "cuMemGetMemPool of a place that cannot have such memory is INVALID_VALUE, of an unknown device INVALID_DEVICE.",
+RULE(places_that_are_none_have_no_pool, SEEN,
+     "cuMemGetMemPool of a place that cannot have such memory is INVALID_VALUE; of the current node, NOT_SUPPORTED.",
      .needs = POOLS | MANAGED, .alone = true) {
   CUmemLocation other_node = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 77}, unknown = {CU_MEM_LOCATION_TYPE_DEVICE, 77},
                 this_node = {CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT, 0};
   CUmemoryPool pool;
   needs_host_pools();
   IS(cuMemGetMemPool(&pool, &nowhere, PINNED), CUDA_ERROR_INVALID_VALUE);
-  IS(cuMemGetMemPool(&pool, &this_node, PINNED), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemGetMemPool(&pool, &this_node, PINNED), CUDA_ERROR_NOT_SUPPORTED);
   IS(cuMemGetMemPool(&pool, &other_node, PINNED), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemGetMemPool(&pool, &other_node, MANAGED_TYPE), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemGetMemPool(&pool, &unknown, MANAGED_TYPE), CUDA_ERROR_INVALID_VALUE);
-  IS(cuMemGetMemPool(&pool, &unknown, PINNED), CUDA_ERROR_INVALID_DEVICE);
+  IS(cuMemGetMemPool(&pool, &unknown, PINNED), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemGetMemPool(&pool, &host_place, 0), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemGetMemPool(NULL, &host_place, PINNED), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemGetMemPool(&pool, NULL, PINNED), CUDA_ERROR_INVALID_VALUE);
