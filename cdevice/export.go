@@ -51,11 +51,12 @@ func ExportRecordBatch[S ArrayStruct](batch *RecordBatch, out *S, outSchema *cda
 	if batch == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
-	if err := batch.hold(fielderr.OpExport); err != nil {
+	held, err := batch.holdForExport()
+	if err != nil {
 		return err
 	}
-	defer batch.mem.Release()
-	var t cstruct.Tree
+	defer held.Release()
+	t := cstruct.Tree{Mem: held}
 	batch.exported(&t)
 	return export(&t, "RecordBatch", batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
@@ -70,11 +71,12 @@ func ExportArray[S ArrayStruct](array *Array, out *S, outSchema *cdata.CArrowSch
 	if array == nil {
 		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
 	}
-	if err := array.hold(fielderr.OpExport); err != nil {
+	held, err := array.holdForExport()
+	if err != nil {
 		return err
 	}
-	defer array.mem.Release()
-	t := cstruct.Tree{Mem: array.mem, Root: array.node}
+	defer held.Release()
+	t := cstruct.Tree{Mem: held, Root: array.node}
 	return export(&t, "Array", array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
@@ -111,10 +113,9 @@ func noOutput(what string) error {
 	return fielderr.Invalid(fielderr.OpExport, what, "NULL", "a struct to fill")
 }
 
-// exported sets *t, which is zero, to what an export of the batch fills C structs with. The caller holds
-// the memory.
+// exported sets *t, which holds the memory and is zero otherwise, to what an export of the batch fills C structs with.
 func (b *RecordBatch) exported(t *cstruct.Tree) {
-	t.Mem, t.Root.Length = b.mem, b.rows
+	t.Root.Length = b.rows
 	if w, ok := b.columns.Source().(*cstruct.Wrapped); ok {
 		t.Wrapped = w
 		return
@@ -147,7 +148,7 @@ func exportDevice(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, out
 	if err := cstruct.Export(cstruct.DeviceKind, t, &deviceMirror(out).Array, outSchema, exportSchema); err != nil {
 		return err
 	}
-	t.Mem.MarkExported()
+	t.Mem.Owner.MarkExported()
 	out.DeviceID = at.ID.Ordinal
 	out.DeviceType = int32(at.ID.Type)
 	// mutant: out.SyncEvent = 0

@@ -57,6 +57,17 @@ func (s *shared) hold(op string) error {
 	return nil
 }
 
+// holdForExport is hold for a call that many goroutines may make at the same time.
+func (s *shared) holdForExport() (held tree.Held, err error) {
+	if s.refs.Alive() {
+		var ok bool
+		if held, ok = s.mem.Hold(s.life); ok {
+			return held, nil
+		}
+	}
+	return held, fielderr.New(fielderr.OpExport, s.refs.Kind(), nil, nil, ErrReleased)
+}
+
 // mustHold is hold for functions that return no error.
 func (s *shared) mustHold(op string) {
 	if err := s.hold(op); err != nil {

@@ -16,8 +16,8 @@ import (
 // Tree is what an export fills C structs with: an array, or columns of a record batch, as nodes or,
 // if Wrapped is not nil, as array data.
 type Tree struct {
-	Mem     *tree.Owner // held by the caller
-	Root    tree.Node   // of a record batch, without a type; of one of Wrapped, the length only
+	Mem     tree.Held
+	Root    tree.Node // of a record batch, without a type; of one of Wrapped, the length only
 	Wrapped *Wrapped
 }
 
@@ -63,11 +63,11 @@ const (
 )
 
 // exportTree makes the C structs of a tree and fills *out. Without memory, it returns an error and
-// writes nothing. kind is for lists of live objects. The caller holds mem.
+// writes nothing. kind is for lists of live objects.
 //
 // The block has, after its head, the ArrowArray structs below the root, then the arrays of pointers
 // to children.
-func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray) error {
+func exportTree(kind string, root *tree.Node, mem tree.Held, out *abi.ArrowArray) error {
 	var size tree.Size
 	size.AddChildren(root)
 	block := newBlock(kind, mem, bridge.BlockSize+uintptr(size.Structs)*sizeofArray+uintptr(size.Pointers)*sizeofPointer)
@@ -94,7 +94,7 @@ func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArr
 
 // newBlock returns a block whose structs keep mem alive. While tracing is on, they are also listed
 // until their release, for which the block has a handle of its own.
-func newBlock(kind string, mem *tree.Owner, size uintptr) *bridge.Block {
+func newBlock(kind string, mem tree.Held, size uintptr) *bridge.Block {
 	origin := live.Add(kind)
 	if origin == nil {
 		return mem.Export(size)

@@ -30,7 +30,7 @@ func TestTracedExport(t *testing.T) {
 		m := tree.Own(r)
 		export := func(out *abi.ArrowArray) error {
 			root := tree.Node{Type: arrow.PrimitiveTypes.Int8, Layout: &layout.All[layout.Fixed], Buffers: []uintptr{0, bridge.Zeros}}
-			return Export("test", &Tree{Mem: m, Root: root}, out, nil, nil)
+			return Export("test", &Tree{Mem: tree.Held{Owner: m}, Root: root}, out, nil, nil)
 		}
 		var out abi.ArrowArray
 		restore := bridge.LimitBlocks(0)
@@ -64,7 +64,7 @@ func TestReleaseOfTheRootReleasesItsChildren(t *testing.T) {
 	trees, r := bridge.Trees(), new(releases)
 	m := tree.Own(r)
 	var out abi.ArrowArray
-	require.NoError(t, Export("test", &Tree{Mem: m, Root: root}, &out, nil, nil))
+	require.NoError(t, Export("test", &Tree{Mem: tree.Held{Owner: m}, Root: root}, &out, nil, nil))
 	m.Release()
 	var below []*abi.ArrowArray
 	for _, p := range abi.Slice[uintptr](out.Children, 3) {

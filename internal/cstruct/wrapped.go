@@ -164,7 +164,7 @@ func (p *acceptor) pin(b *memory.Buffer) {
 }
 
 // export makes the C structs of a record batch of the columns, and fills *out.
-func (w *Wrapped) export(kind string, rows int64, mem *tree.Owner, out *abi.ArrowArray) error {
+func (w *Wrapped) export(kind string, rows int64, mem tree.Held, out *abi.ArrowArray) error {
 	block := newBlock(kind, mem, blockSize(w.Plan))
 	if block == nil {
 		return ErrNoMemory

@@ -108,8 +108,8 @@ func compareData(t *testing.T, c choices) (name string, accepted bool) {
 	assert.Equal(t, rows, nodes[0].Length)
 	var fast, slow abi.ArrowArray
 	root := tree.Node{Layout: &layout.All[layout.Struct], Length: rows, Children: nodes}
-	require.NoError(t, Export("test", &Tree{Mem: mem, Root: root, Wrapped: w}, &fast, nil, nil))
-	require.NoError(t, Export("test", &Tree{Mem: mem, Root: root}, &slow, nil, nil))
+	require.NoError(t, Export("test", &Tree{Mem: tree.Held{Owner: mem}, Root: root, Wrapped: w}, &fast, nil, nil))
+	require.NoError(t, Export("test", &Tree{Mem: tree.Held{Owner: mem}, Root: root}, &slow, nil, nil))
 	assert.True(t, sameStructs(&fast, &slow), "Accept makes another struct of %v than DataParser", data)
 	assert.True(t, sameStructs(&once, &slow), "ExportOnce makes another struct of %v than DataParser", data)
 	assert.Equal(t, 1, rec.refs)

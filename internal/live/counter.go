@@ -5,25 +5,16 @@ import (
 	"unsafe"
 )
 
-// Counter is a count that many goroutines change: each in a part that the address of its stack selects, so
-// that two that count at the same time rarely share a cache line. A part may be below zero.
-type Counter [parts]struct {
+// Counter is a count that many goroutines change: each in a part of its own, as Near selects it. A part may be below zero.
+type Counter [1 << partBits]struct {
 	atomic.Int64
 	_ [120]byte // processors fetch cache lines in pairs
 }
 
-const (
-	partBits = 7
-	parts    = 1 << partBits
-)
+const partBits = 7
 
 // Add adds n.
-func (c *Counter) Add(n int64) {
-	const spread = 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio
-	var here byte
-	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // two stacks are 2 KiB apart, at least
-	c[stack*spread>>(64-partBits)].Add(n)
-}
+func (c *Counter) Add(n int64) { c[Near(partBits)].Add(n) }
 
 // Sum returns the sum of the parts.
 func (c *Counter) Sum() (n int64) {
@@ -31,4 +22,13 @@ func (c *Counter) Sum() (n int64) {
 		n += c[i].Load()
 	}
 	return n
+}
+
+// Near returns a number of so many bits that the address of the goroutine's stack selects: the same one as long as the
+// goroutine calls it at one depth, and rarely that of another goroutine. What it selects is then in the processor's cache.
+func Near(bits uint) uint64 {
+	const spread = 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio
+	var here byte
+	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // two stacks are 2 KiB apart, at least
+	return stack * spread >> (64 - bits)
 }

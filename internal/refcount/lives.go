@@ -25,20 +25,21 @@ func (l *Lives) Number() uint32 { return uint32(l.word.Load() / life) }
 
 // Retain adds a reference for a caller that holds one.
 func (l *Lives) Retain(kind string) {
-	if !l.TryRetain(l.Number()) {
+	if ok, _ := l.TryRetain(l.Number()); !ok {
 		panic(ended(kind, "Retain after the last Release"))
 	}
 }
 
-// TryRetain adds a reference in a life, and reports whether that has one.
-func (l *Lives) TryRetain(number uint32) bool {
-	for {
+// TryRetain adds a reference in a life, and reports whether that has one. met is true if another goroutine has changed the
+// count at the same time.
+func (l *Lives) TryRetain(number uint32) (ok, met bool) {
+	for ; ; met = true {
 		was := l.word.Load()
 		if was/life != uint64(number) || was%life == 0 {
-			return false
+			return false, met
 		}
 		if l.word.CompareAndSwap(was, was+1) {
-			return true
+			return true, met
 		}
 	}
 }

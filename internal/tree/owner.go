@@ -59,6 +59,8 @@ type Owner struct {
 	users []user
 
 	exports atomic.Pointer[bridge.Exports] // nil until the first export; set under mu
+	lanes   atomic.Pointer[lanes]          // nil unless exports have met
+	met     atomic.Int32                   // how often they did
 }
 
 // ImportedLive counts imported structs that were not released, RootedLive owners with pinned Go memory.
@@ -173,7 +175,10 @@ func (m *Owner) Retain() *Owner {
 func (m *Owner) Life() uint32 { return m.refs.Number() }
 
 // TryRetain adds a reference in a life of the owner, and reports whether there was one.
-func (m *Owner) TryRetain(life uint32) bool { return m.refs.TryRetain(life) }
+func (m *Owner) TryRetain(life uint32) bool {
+	ok, _ := m.refs.TryRetain(life)
+	return ok
+}
 
 // Alive reports whether there is a reference in a life of the owner. Unless the caller holds one, the answer may be out of
 // date at once.
@@ -225,13 +230,11 @@ func (m *Owner) Release() {
 	if !m.refs.Release(kind) {
 		return
 	}
-	if e := m.exports.Load(); e != nil {
-		if !e.Close() {
-			return // the last exported tree ends the memory
-		}
-		e.Free()
+	if all := m.lanes.Load(); all != nil {
+		all.close(m)
+	} else if closeExports(m.exports.Load()) {
+		m.endAfter(m.users)
 	}
-	m.endAfter(m.users)
 }
 
 // Export returns the block of C memory of another exported tree, size bytes with its head, or nil
@@ -260,10 +263,7 @@ type exportedOwner Owner
 func (e *exportedOwner) Release() {
 	m := (*Owner)(e)
 	m.exports.Load().Ended()
-	m.mu.Lock() // what other threads did with the owner happened before this
-	users := m.users
-	m.mu.Unlock()
-	m.endAfter(users)
+	m.partEnded()
 }
 
 // endAfter ends the owner after the work of the users that is pending now, and after Event.
@@ -318,6 +318,7 @@ func (m *Owner) endLife() {
 	m.Reuse, m.rooted, m.imported = nil, 0, abi.ArrowArray{}
 	if m.exports.Load() != nil {
 		m.exports.Store(nil)
+		m.met.Store(0)
 	}
 	reuse.Reuse()
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // exportOf is a struct that keeps m alive, in a block of size bytes.
-func exportOf(m *Owner, size uintptr) *abi.ArrowArray {
+func exportOf(m interface{ Export(uintptr) *bridge.Block }, size uintptr) *abi.ArrowArray {
 	block := m.Export(size)
 	block.Live = 1
 	return &abi.ArrowArray{Release: bridge.ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
