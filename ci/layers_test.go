@@ -46,6 +46,7 @@ func packages(t *testing.T) map[string]pkg {
 var allowed = map[string][]string{
 	"internal/memcopy":       {},
 	"device":                 {"internal/memcopy"},
+	"internal/hostcopy":      {"device", "internal/memcopy"},
 	"cdevice/include":        {},
 	"internal/abi":           {"cdevice/include"},
 	"internal/handle":        {},
@@ -64,7 +65,7 @@ var allowed = map[string][]string{
 	"internal/layout":        {"internal/excerpt", "internal/schema"},
 	"internal/tree":          {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/handle", "internal/keep", "internal/layout", "internal/live", "internal/refcount"},
 	"internal/hostread":      {"internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
-	"internal/copyplan":      {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/hostread", "internal/keep", "internal/layout", "internal/memcopy", "internal/tree"},
+	"internal/copyplan":      {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/hostcopy", "internal/hostread", "internal/keep", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/validate":      {"device", "internal/abi", "internal/copyplan", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/cstruct":       {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/live", "internal/tree"},
 	"internal/testing/trees": {"device", "internal/abi", "internal/cstruct", "internal/layout", "internal/tree"},
@@ -95,7 +96,7 @@ var allowed = map[string][]string{
 
 	"internal/cuda":             {"device", "internal/keep"},
 	"internal/sizeclass":        {"device"},
-	"internal/gpu":              {"device", "internal/cuda", "internal/keep", "internal/memcopy", "internal/sizeclass"},
+	"internal/gpu":              {"device", "internal/cuda", "internal/hostcopy", "internal/keep", "internal/memcopy", "internal/sizeclass"},
 	"memory/cudaalloc":          {"device", "internal/argument", "internal/cuda", "internal/gpu", "internal/keep", "internal/sizeclass"},
 	"memory/hostpinned":         {"device", "internal/argument", "internal/gpu", "internal/sizeclass", "memory/cudaalloc"},
 	"cudasim":                   {},

@@ -1,49 +1,68 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/hostcopy"
 	"github.com/arrowdevice/arrowdevice/internal/keep"
-	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
 // chunk is staging memory that is being filled. The GPU copies its first part while the rest is
 // filled.
 type chunk struct {
 	*Staging
-	stream uintptr
-	memory *Memory
-
-	used     int64          // bytes of the memory
-	copies   []device.Range // out of it that are not enqueued
-	enqueued bool           // some copies are
+	stream   uintptr
+	memory   *Memory
+	enqueued bool // some copies out of it are
 }
 
-// fill stages the ranges until the chunk is full, and enqueues the copies out of it. It returns the
+// fill stages as much of the list as fits, and enqueues the copies out of the chunk. It returns the
 // rest of the list, whose ranges it may change.
-func (c *chunk) fill(list []device.Range) (rest []device.Range, err error) {
-	for len(list) > 0 && c.used < c.memory.Size() {
-		if list, err = c.stageOrFault(list); err == nil {
-			err = c.enqueue()
-		}
-		if err != nil {
-			return list, err
-		}
-		if c.between != nil {
-			c.between()
-		}
+func (c *chunk) fill(ctx context.Context, list []device.Range) (rest []device.Range, err error) {
+	in, rest := hostcopy.Cut(list, c.memory.Size())
+	in, out := c.place(in)
+	var refused error
+	err = hostcopy.Copy(ctx, in, stagingCopy, func() error {
+		var next []device.Range
+		next, out = hostcopy.Cut(out, stagingCopy)
+		refused = c.enqueue(next)
+		return refused
+	})
+	if err != nil && refused == nil {
+		return nil, fmt.Errorf("cuda: upload on %s: %w", c.ctx, err)
 	}
-	return list, nil
+	return rest, err
 }
 
-// enqueue enqueues the copies of what was staged since the last call.
-func (c *chunk) enqueue() error {
+// place returns the copies into the memory, which it makes of the ranges, and those out of it to their destinations.
+func (c *chunk) place(ranges []device.Range) (in, out []device.Range) {
+	at := c.memory.Ptr()
+	for i := range ranges {
+		r := &ranges[i]
+		if last := len(out) - 1; last >= 0 && out[last].Dst+device.Ptr(out[last].Size) == r.Dst {
+			out[last].Size += r.Size
+		} else {
+			out = append(out, device.Range{Dst: r.Dst, Src: at, Size: r.Size})
+		}
+		r.Dst = at
+		at += device.Ptr(r.Size)
+	}
+	return ranges, out
+}
+
+// enqueue enqueues copies out of the memory.
+func (c *chunk) enqueue(copies []device.Range) error {
 	c.enqueued = true // even if a copy fails: those before it are
-	err := c.ctx.Copy(c.copies, c.stream)
-	c.copies = c.copies[:0]
-	return err
+	if err := c.ctx.Copy(copies, c.stream); err != nil {
+		return err
+	}
+	if c.between != nil {
+		c.between()
+	}
+	return nil
 }
 
 // finish takes the memory, which ends when the copies that are enqueued are done, and returns an
@@ -73,42 +92,4 @@ func (c *chunk) finish(failed error) (*SharedEvent, error) {
 func (c *chunk) end() error {
 	c.free(c.memory.Size(), c.stream)
 	return c.memory.FreeAfter(nil, nil)
-}
-
-// stageOrFault is stage with an error where memory cannot be accessed: a reset of the primary
-// context unmaps page-locked memory, and the source is the caller's.
-func (c *chunk) stageOrFault(list []device.Range) (rest []device.Range, err error) {
-	err = memcopy.Guard(func() error {
-		rest = c.stage(list)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cuda: upload on %s: %w", c.ctx, err)
-	}
-	return rest, nil
-}
-
-// stage copies from the ranges until the chunk is full, or as much is staged as is copied at once. It
-// returns the remaining ranges. It may change ranges.
-func (c *chunk) stage(list []device.Range) (rest []device.Range) {
-	end := min(c.memory.Size(), c.used+stagingCopy)
-	for i := range list {
-		r := &list[i]
-		n, at := min(r.Size, end-c.used), c.memory.Ptr()+device.Ptr(c.used)
-		if n == 0 {
-			return list[i:]
-		}
-		_ = memcopy.Copy(uintptr(at), uintptr(r.Src), n, nil)
-		if last := len(c.copies) - 1; last >= 0 && c.copies[last].Dst+device.Ptr(c.copies[last].Size) == r.Dst {
-			c.copies[last].Size += n
-		} else {
-			c.copies = append(c.copies, device.Range{Dst: r.Dst, Src: at, Size: n})
-		}
-		c.used += n
-		if n < r.Size {
-			*r = device.Range{Dst: r.Dst + device.Ptr(n), Src: r.Src + device.Ptr(n), Size: r.Size - n}
-			return list[i:]
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/hostcopy"
 )
 
 const (
@@ -21,8 +22,9 @@ const (
 // holds up its own uploads; those of others only when several are stuck behind all that may
 // be staged.
 //
-// No lock is held while memory is copied. The CPU copies in small pieces: the runtime cannot interrupt
-// the copy of one, and a garbage collection that begins stops every goroutine until it is over.
+// No lock is held while memory is copied. The CPU copies in small pieces, on several goroutines where there are many:
+// the runtime cannot interrupt the copy of one, and a garbage collection that begins stops every goroutine until it
+// is over.
 type Staging struct {
 	ctx      *cuda.Context
 	deferred *Deferred
@@ -42,18 +44,12 @@ func (g *Staging) copy(ctx context.Context, list []device.Range, stream uintptr)
 		return g.events.record(stream)
 	}
 	for {
-		size := int64(0)
-		for _, r := range list {
-			if size = min(size+r.Size, stagingChunk); size == stagingChunk {
-				break
-			}
-		}
-		memory, err := g.chunk(ctx, size, stream)
+		memory, err := g.chunk(ctx, min(hostcopy.Size(list), stagingChunk), stream)
 		if err != nil {
 			return nil, err
 		}
 		c := chunk{Staging: g, stream: stream, memory: memory}
-		list, err = c.fill(list)
+		list, err = c.fill(ctx, list)
 		event, err := c.finish(err)
 		if err != nil || len(list) == 0 {
 			return event, err

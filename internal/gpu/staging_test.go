@@ -3,6 +3,7 @@ package gpu_test
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -100,4 +101,36 @@ func TestContextsEndCopiesOfTheCPU(t *testing.T) {
 	_, err = g.Upload(ctx, cudatest.Range(own.Ptr(), locked.Ptr(), size), s)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, before, g.M.Sim.Calls("cuMemcpyAsync"))
+}
+
+// endsAfter is a context that ends when it was asked so often.
+type endsAfter struct {
+	context.Context
+	left atomic.Int32
+}
+
+func (c *endsAfter) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A context ends an upload while memory is staged, between two pieces of 256 KiB.
+func TestContextEndsStaging(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	const size, pieces = 12 * mib, 48
+	s, src := g.Stream(), make([]byte, size)
+	own := g.Memory(size, s)
+	for _, cores := range []int{1, 4} {
+		before := runtime.GOMAXPROCS(cores)
+		ctx := &endsAfter{Context: background}
+		ctx.left.Store(pieces - 8) // it is asked for each piece, and some times before
+		_, err := upload(ctx, g.Device, own.Ptr(), src, s)
+		runtime.GOMAXPROCS(before)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorContains(t, err, "upload on")
+		assert.Negative(t, ctx.left.Load())
+		nothingStaged(t, g)
+	}
 }
