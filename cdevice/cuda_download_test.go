@@ -27,13 +27,13 @@ func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
 	require.NoError(t, gpu.Trim(background))
 	locked := func() int64 { return m.Sim.Report().Live.HostBytes }
 	before := locked()
-	made, report := calls(m, func() {
+	made, _ := calls(m, func() {
 		back := kept(some.CopyToHost(background, nil))(t)
 		for k, i := range []int{0, 2, 4, 6, 1, 3, 5} {
 			assert.True(t, array.Equal(rec.Column(i), back.Column(k)), "column %d", i)
 		}
 	})
 	assert.LessOrEqual(t, locked()-before, int64(40<<20))
-	assert.LessOrEqual(t, made["cuMemcpyAsync"], 7+2)
-	assert.Equal(t, 3, report.Synchronisations, "one for each piece")
+	assert.LessOrEqual(t, made["cuMemcpyAsync"], 7+3)
+	assert.LessOrEqual(t, made["cuEventRecord"], 3, "one behind each piece but the last")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/hostcopy"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -68,16 +69,21 @@ func (d *downloader) copy(ctx context.Context, list []device.Range) error {
 	return d.stream.Synchronize(ctx)
 }
 
-// downloadPiece is the maximum size of a piece of a copy to plain memory in the pinned staging
-// memory. Two pieces may be in progress.
-const downloadPiece = 16 << 20
+// A copy to plain memory is divided into some pieces, of sizes within these limits, of which two may be in progress in
+// pinned staging memory.
+const (
+	leastDownload = 4 << 20
+	mostDownload  = 16 << 20
+	downloads     = 4
+)
 
 // staged copies to pinned memory; the CPU copies one piece from there while the next one arrives. A
 // direct copy to plain memory would block in the driver until it is done, even if ctx has ended.
 func (d *downloader) staged(ctx context.Context, list []device.Range) error {
 	var before *piece
+	limit := min(max(hostcopy.Size(list)/downloads, leastDownload), mostDownload)
 	for len(list) > 0 || before != nil {
-		next, rest, err := d.start(ctx, list)
+		next, rest, err := d.start(ctx, list, limit)
 		if err == nil {
 			err = d.finish(ctx, before)
 		}
@@ -97,17 +103,13 @@ type piece struct {
 	done device.Event   // the event after the copies; nil if they are the last work on the stream
 }
 
-// start enqueues the copies of the first piece of the list. It returns the rest.
-func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []device.Range, error) {
+// start enqueues the copies of the first piece of the list, of at most limit bytes. It returns the rest.
+func (d *downloader) start(ctx context.Context, list []device.Range, limit int64) (*piece, []device.Range, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
-	in, rest := cutPiece(list, downloadPiece)
-	size := int64(0)
-	for _, r := range in {
-		size += r.Size
-	}
-	host, err := allocateHost(ctx, d.dev, size)
+	in, rest := hostcopy.Cut(list, limit)
+	host, err := allocateHost(ctx, d.dev, hostcopy.Size(in))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,7 +128,8 @@ func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []
 	return p, rest, err
 }
 
-// finish waits for the piece, if there is one, and copies it to its destination.
+// finish waits for the piece, if there is one, and copies it to its destination. After an error the piece is
+// the caller's.
 func (d *downloader) finish(ctx context.Context, p *piece) error {
 	if p == nil {
 		return nil
@@ -138,9 +141,11 @@ func (d *downloader) finish(ctx context.Context, p *piece) error {
 	if err := wait(ctx); err != nil {
 		return err
 	}
-	err := device.CPUDevice().Copy(p.out, nil)
+	if err := hostcopy.Copy(ctx, p.out, 0, nil); err != nil {
+		return err
+	}
 	p.free()
-	return err
+	return nil
 }
 
 // abandon frees pieces, if there are any, when no copy writes to them any more.
@@ -157,23 +162,4 @@ func (d *downloader) abandon(pieces ...*piece) {
 func (p *piece) free() {
 	tree.CloseEvent(p.done)
 	_ = p.host.FreeAfter(nil) // the backend tries again itself
-}
-
-// cutPiece returns the first limit bytes of the list, and the rest, which shares its memory.
-func cutPiece(list []device.Range, limit int64) (piece, rest []device.Range) {
-	for i := range list {
-		r := &list[i]
-		if r.Size < limit {
-			limit -= r.Size
-			continue
-		}
-		piece = append(piece, list[:i]...)
-		piece = append(piece, device.Range{Dst: r.Dst, Src: r.Src, Size: limit})
-		*r = device.Range{Dst: r.Dst + device.Ptr(limit), Src: r.Src + device.Ptr(limit), Size: r.Size - limit}
-		if r.Size == 0 {
-			i++
-		}
-		return piece, list[i:]
-	}
-	return list, nil
 }
