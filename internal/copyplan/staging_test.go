@@ -1,11 +1,14 @@
 package copyplan
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -97,4 +101,56 @@ func TestMemoryOfCIsFreedAfterItsWork(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+// Memory of Go for a copy is as GoAllocator's, but is not cleared: its size and alignment are the same, and the collector
+// keeps it as long as any part of it is reachable.
+func TestUninitializedMemory(t *testing.T) {
+	for _, size := range []int{1, 63, 64, 1000, 1 << 20, 1<<20 + 1} {
+		var kept [][]byte
+		for range 8 {
+			b := uninitialized(size)
+			assert.Len(t, b, size)
+			assert.Equal(t, size, cap(b))
+			assert.Zero(t, abi.AddressOf(b)%64)
+			for i := range b {
+				b[i] = byte(len(kept) + 1)
+			}
+			kept = append(kept, b[size-1:]) // the end alone
+		}
+		runtime.GC()
+		for range 8 {
+			clear(uninitialized(size))
+		}
+		for i, b := range kept {
+			assert.Equal(t, []byte{byte(i + 1)}, b)
+		}
+	}
+}
+
+// No memory is an error, and no panic, as from any allocator.
+func TestAllocationWithoutMemory(t *testing.T) {
+	_, err := allocateArrow(context.Background(), memory.NewGoAllocator(), math.MaxInt64/2)
+	assert.ErrorContains(t, err, "cdevice: copy")
+}
+
+// A copy to the default allocator does not clear its memory first, which is that of garbage here.
+func TestCopyToUsedMemoryIsNotCleared(t *testing.T) {
+	const size = 1 << 20
+	used := func() bool {
+		for range 8 {
+			cudatest.Fill(uninitialized(size), 7)
+		}
+		runtime.GC()
+		for range 8 {
+			b, err := allocateArrow(context.Background(), memory.DefaultAllocator, size)
+			require.NoError(t, err)
+			if bytes.Contains(b.Bytes(), []byte{7, 7, 7, 7}) {
+				return true
+			}
+			b.Release()
+		}
+		return false
+	}
+	within.Eventually(t, "memory that is not cleared", used)
 }
