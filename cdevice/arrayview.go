@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -45,24 +46,24 @@ type ArrayView struct {
 // ColumnView returns a view of column i. It first waits for the batch's event; ctx ends the wait with an
 // error. As for [RecordBatch.HostView], the CPU must be able to access the memory, otherwise the error
 // wraps device.ErrNotSupported. An i out of range is an error that wraps arrow.ErrInvalid.
-func (b *RecordBatch) ColumnView(ctx context.Context, i int) (ArrayView, error) {
+func (b *RecordBatch) ColumnView(ctx context.Context, i int) (v ArrayView, err error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
-		return ArrayView{}, err
+		return v, err
 	}
 	defer b.mem.Release()
 	if err := readyForHost(ctx, b.atForCPU()); err != nil {
-		return ArrayView{}, err
+		return v, err
 	}
 	if n := b.NumCols(); i < 0 || i >= n {
-		return ArrayView{}, fielderr.Invalid(fielderr.OpRead, "i", i, fmt.Sprintf("a column of %d", n))
+		return v, fielderr.Invalid(fielderr.OpRead, "i", i, fmt.Sprintf("a column of %d", n))
 	}
-	v := ArrayView{mem: b.mem, life: b.life, name: tree.ColumnName, index: i}
+	v.mem, v.life, v.name, v.index = b.mem, b.life, tree.ColumnName, i
 	if from := b.flat(); from != nil {
 		from.FlatNode(&v.node, i)
 	} else {
 		v.node = b.nodes()[i]
 	}
-	v.valid = validityOf(&v.node)
+	v.setValidity()
 	return v, nil
 }
 
@@ -76,15 +77,28 @@ func (b *RecordBatch) flat() *cstruct.Columns {
 }
 
 // View returns a view of the array; see [RecordBatch.ColumnView].
-func (a *Array) View(ctx context.Context) (ArrayView, error) {
+func (a *Array) View(ctx context.Context) (v ArrayView, err error) {
 	if err := a.hold(fielderr.OpRead); err != nil {
-		return ArrayView{}, err
+		return v, err
 	}
 	defer a.mem.Release()
 	if err := readyForHost(ctx, a.atForCPU()); err != nil {
-		return ArrayView{}, err
+		return v, err
 	}
-	return ArrayView{node: a.node, mem: a.mem, life: a.life, valid: validityOf(&a.node), name: tree.ArrayName}, nil
+	v.node, v.mem, v.life, v.name = a.node, a.mem, a.life, tree.ArrayName
+	v.setValidity()
+	return v, nil
+}
+
+// setValidity sets what follows from the node.
+func (v *ArrayView) setValidity() {
+	n := &v.node
+	v.valid.length = int(n.Length)
+	if addr := n.Validity(); addr != 0 && n.Length > 0 {
+		v.valid.set(addr, n)
+	} else {
+		v.valid.all = n.Layout.Kind != layout.Null
+	}
 }
 
 // DataType returns the type of the elements.
@@ -118,14 +132,12 @@ func Values[T arrow.FixedWidthType](v ArrayView) ([]T, error) {
 }
 
 // Bools returns the elements of an array of booleans. Another type is an error that wraps arrow.ErrType.
-func (v *ArrayView) Bools() (Bitmap, error) {
-	if err := v.holds(goTypes[arrow.BOOL]); err != nil {
-		return Bitmap{}, err
+func (v *ArrayView) Bools() (b Bitmap, err error) {
+	if err := v.holds(goTypes[arrow.BOOL]); err != nil || v.node.Length == 0 {
+		return b, err
 	}
-	if v.node.Length == 0 {
-		return Bitmap{}, nil
-	}
-	return bitmapAt(v.node.Buffers[1], &v.node), nil
+	b.set(v.node.Buffers[1], &v.node)
+	return b, nil
 }
 
 // holds returns an error if the memory was released, or the elements are not of a type of Go.

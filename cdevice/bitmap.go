@@ -50,15 +50,8 @@ func (b *Bitmap) Count() int {
 // are the same.
 func (b *Bitmap) Bytes() (bytes []byte, offset int) { return b.bytes, b.offset }
 
-// validityOf returns the validity of the elements of a node.
-func validityOf(n *tree.Node) Bitmap {
-	if addr := n.Validity(); addr != 0 && n.Length > 0 {
-		return bitmapAt(addr, n)
-	}
-	return Bitmap{length: int(n.Length), all: n.Layout.Kind != layout.Null}
-}
-
-// bitmapAt returns the bits of the elements of a node in a bitmap.
-func bitmapAt(addr uintptr, n *tree.Node) Bitmap {
-	return Bitmap{abi.Slice[byte](addr, int(layout.BitBytes(n.Offset+n.Length))), int(n.Offset), int(n.Length), false}
+// set makes b the bits of the elements of a node in the bitmap at addr.
+func (b *Bitmap) set(addr uintptr, n *tree.Node) {
+	b.bytes = abi.Slice[byte](addr, int(layout.BitBytes(n.Offset+n.Length)))
+	b.offset, b.length = int(n.Offset), int(n.Length)
 }

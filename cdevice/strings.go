@@ -49,7 +49,7 @@ func (v *ArrayView) Strings(ctx context.Context) (s Strings, err error) {
 	case layout.Binary64:
 		s.large, s.bytes, err = bytesOf[int64](&pace, n)
 	case layout.View:
-		err = s.setViews(&pace, n)
+		err = s.setViews(&pace, n, &v.valid)
 	case layout.Fixed:
 		err = s.setFixed(v)
 	default:
@@ -96,7 +96,7 @@ func (s *Strings) setFixed(v *ArrayView) error {
 	return nil
 }
 
-func (s *Strings) setViews(pace *hostread.Pace, n *tree.Node) error {
+func (s *Strings) setViews(pace *hostread.Pace, n *tree.Node, valid *Bitmap) error {
 	if n.Length == 0 {
 		return nil
 	}
@@ -104,7 +104,6 @@ func (s *Strings) setViews(pace *hostread.Pace, n *tree.Node) error {
 	s.buffers = n.Buffers[2:last]
 	s.sizes = abi.Slice[int64](n.Buffers[last], len(s.buffers))
 	s.views = hostread.Values[arrow.ViewHeader](n, 1, n.Length)
-	valid := validityOf(n)
 	return pace.Parts(len(s.views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if hostread.ViewFits(&s.views[i], s.sizes) || !valid.At(i) {
