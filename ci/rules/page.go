@@ -135,14 +135,14 @@ func (r results) gpuCell(rule rule) string {
 	return r.cell(rule)
 }
 
-// differences counts the rules that a GPU runs with another result than the rule's.
-func (r results) differences(list []rule) (count int) {
+// count counts the rules of a GPU that have such a result.
+func (r results) count(list []rule, word string) (n int) {
 	for _, rule := range list {
-		if rule.driver == "" && r.of(rule).word == "FAIL" {
-			count++
+		if rule.driver == "" && r.of(rule).word == word {
+			n++
 		}
 	}
-	return count
+	return n
 }
 
 const introduction = `# Rules of the driver
@@ -172,7 +172,8 @@ func page(list []rule, simulator, gpu results) string {
 	if len(gpu.lines) == 0 {
 		b.WriteString(hasNotRun + "\n")
 	} else {
-		fmt.Fprintf(&b, "The GPU differs in %d.\n\n%s%s.\n", gpu.differences(list), ranOn, gpu.driver)
+		fmt.Fprintf(&b, "The GPU follows %d and differs in %d; it had differed in %d that were rewritten since. %d are not run yet.\n\n%s%s.\n",
+			gpu.count(list, "ok"), gpu.count(list, "FAIL"), gpu.count(list, before), gpu.count(list, ""), ranOn, gpu.driver)
 	}
 	group := ""
 	for _, r := range list {

@@ -73,6 +73,7 @@ func TestPageHasTheRules(t *testing.T) {
 // A driver that does things wrong, crashes and hangs loses the rules that meet that, and no others.
 func TestDifferencesAreReported(t *testing.T) {
 	t.Setenv("RULE_SECONDS", "5")
+	t.Setenv("RULE_PROCESSES", "3")
 	p, _ := theProgram(t)
 	driver, err := cudasim.Build()
 	require.NoError(t, err)
@@ -82,7 +83,8 @@ func TestDifferencesAreReported(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	text, err := p.run(wrong, "devices=2", "an_event_never_recorded_is_complete", "an_event_is_pending_until_its_stream_gets_there",
 		"a_pending_event_may_be_destroyed", "fills_have_three_widths", "copies_of_nothing_succeed", "wide_fills_are_aligned",
-		"allocated_memory_is_no_longer_available", "no_memory_of_size_zero")
+		"allocated_memory_is_no_longer_available", "no_memory_of_size_zero", "null_is_no_context", "freed_memory_is_refused",
+		"freed_memory_is_not_freed_again", "a_created_context_is_current_until_destroyed", "a_handle_that_is_no_stream_is_refused")
 	require.NoError(t, err)
 	lines := readOutput(text).lines
 	assert.Equal(t, result{word: "ok"}, lines["an_event_never_recorded_is_complete"])
@@ -95,6 +97,11 @@ func TestDifferencesAreReported(t *testing.T) {
 	assert.Equal(t, "ok", lines["copies_of_nothing_succeed"].word)
 	assert.Equal(t, "it did not end in 5 seconds", lines["allocated_memory_is_no_longer_available"].text)
 	assert.Equal(t, "ok", lines["no_memory_of_size_zero"].word)
+	for _, alone := range []string{"null_is_no_context", "freed_memory_is_refused", "freed_memory_is_not_freed_again",
+		"a_created_context_is_current_until_destroyed", "a_handle_that_is_no_stream_is_refused"} {
+		assert.Equal(t, "ok", lines[alone].word, alone)
+	}
+	assert.Contains(t, text, "\n13 rules: 9 as they should be, 4 that differ, 0 that need something else\n")
 }
 
 // An old driver lacks functions, and a machine has no driver at all.
@@ -167,7 +174,7 @@ func TestColumnOfTheGPU(t *testing.T) {
 	gpu := readOutput("date: x\n== tests\nok other\n== rules\ndriver: CUDA 13.0\ndevice 0: H100\nok one\n" +
 		"FAIL two: seen on drivers: Two | three. here: a | b here: c\nskip three: needs two devices\n== speed\nok four\n")
 	filled := page(list, simulator, gpu)
-	assert.Contains(t, filled, "The GPU differs in 1.\n\nThe GPU column is from this driver: driver: CUDA 13.0; device 0: H100.\n")
+	assert.Contains(t, filled, "The GPU follows 1 and differs in 1; it had differed in 0 that were rewritten since. 0 are not run yet.\n\nThe GPU column is from this driver: driver: CUDA 13.0; device 0: H100.\n")
 	assert.Contains(t, filled, "| `one` | manual | One. | ok | ok |\n")
 	assert.Contains(t, filled, "| `two` | seen | Two &#124; three. | ok | **differs**: a &#124; b here: c |\n")
 	assert.Contains(t, filled, "| `three` | reading | Three. | ok | skipped: needs two devices |\n")
@@ -183,10 +190,10 @@ func TestColumnOfTheGPUIsOfTheRuleThatRan(t *testing.T) {
 		"FAIL two: manual: Three. here: b\n")
 	list[1].driver = "pass"
 	first := page(list, results{}, gpu)
-	assert.Contains(t, first, "The GPU differs in 0.")
+	assert.Contains(t, first, "The GPU follows 0 and differs in 0; it had differed in 1 that were rewritten since. 0 are not run yet.")
 	assert.Contains(t, first, "| `one` | manual | One. | not run yet | differed before the rule was rewritten: a |\n")
 	assert.Equal(t, first, page(list, results{}, readPage(first)))
 	list[0].text = "None."
 	assert.Contains(t, page(list, results{}, gpu), "| `one` | manual | None. | not run yet | **differs**: a |\n")
-	assert.Contains(t, page(list, results{}, readPage(page(list, results{}, gpu))), "The GPU differs in 1.")
+	assert.Contains(t, page(list, results{}, readPage(page(list, results{}, gpu))), "The GPU follows 0 and differs in 1;")
 }

@@ -143,7 +143,7 @@ RULE(malformed_batches_are_refused, MANUAL,
 }
 
 RULE(the_legacy_stream_takes_no_batches, MANUAL,
-     "Batches in the legacy stream are INVALID_VALUE; the per-thread stream takes them.",
+     "Batches in the legacy stream are INVALID_VALUE; CU_STREAM_PER_THREAD takes them.",
      .needs = MANAGED | CONCURRENT) {
   needs_13();
   CUdeviceptr a = new_memory(2), b = a + 1, managed = new_managed(4096);

@@ -3,19 +3,21 @@
  *
  * Runs the rules on the driver that CDEVICE_CUDA_DRIVER names (libcuda.so.1). Each prints a line: ok NAME, FAIL NAME:
  * the rule and what the driver does, or skip NAME: what it lacks. This process never calls the driver: rules run in
- * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. A rule
- * with which the simulator is stricter than drivers on purpose is skipped on a driver. */
+ * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. Of the latter,
+ * RULE_PROCESSES run at once (1). A rule with which the simulator is stricter than drivers on purpose is skipped on a
+ * driver. */
 #include "rules.h"
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 1000 };
+enum { MOST = 1000, MOST_PROCESSES = 16 };
 
 static const struct rule* rules[MOST];
-static int count;
+static int count, processes = 1;
 static double deadline, rule_seconds = 20;
 static struct {
   int ok, failed, skipped;
@@ -49,7 +51,7 @@ struct child {
   size_t length;
 };
 
-static struct child start_child(struct batch batch) {
+static struct child start_child(void (*run)(void* data, int out), void* data) {
   struct child child = {.id = -1};
   int ends[2];
   fflush(stdout);
@@ -61,7 +63,7 @@ static struct child start_child(struct batch batch) {
   if (child.id == 0) {
     setpgid(0, 0);
     close(ends[0]);
-    batch.count == 0 ? run_probe(ends[1]) : run_child(batch, ends[1]);
+    run(data, ends[1]);
   }
   if (child.id < 0) {
     perror("fork");
@@ -73,9 +75,9 @@ static struct child start_child(struct batch batch) {
 }
 
 /* The next line of the child, without its end; NULL: there is none, and *late says that there was no time. */
-static char* next_line(struct child* child, bool* late) {
+static char* next_line(struct child* child, double seconds, bool* late) {
   static char line[sizeof child->text];
-  const double until = now() + rule_seconds;
+  const double until = now() + seconds;
   *late = false;
   for (;;) {
     char* end = memchr(child->text, '\n', child->length);
@@ -119,14 +121,20 @@ static void describe_end(char* out, size_t size, const struct rule* rule, bool l
   snprintf(out, size, "FAIL %s: %s: %s here: %s", rule->name, basis_words[rule->basis], rule->manual, how);
 }
 
+static void run_probe_in(void* unused, int out) {
+  (void)unused;
+  run_probe(out);
+}
+static void run_batch_in(void* batch, int out) { run_child(*(struct batch*)batch, out); }
+
 /* Runs the first rules of a batch in one child, and returns how many of them have a result; the last one's is in out.
  */
 static int run_some(struct batch batch, char* out, size_t size) {
-  struct child child = start_child(batch);
+  struct child child = start_child(run_batch_in, &batch);
   int done = 0;
   bool late = false, running = false;
   out[0] = '\0';
-  for (char* line; (line = next_line(&child, &late)) != NULL;) {
+  for (char* line; (line = next_line(&child, rule_seconds, &late)) != NULL;) {
     if (strncmp(line, "run ", 4) == 0) {
       running = true;
     } else if (strncmp(line, "stop ", 5) == 0) {
@@ -180,8 +188,8 @@ static void run_batch(struct batch batch) {
  * start its devices anew for each rule, which takes seconds. */
 static bool run_facts(struct child* child) {
   bool late = false, well = false;
-  *child = start_child((struct batch){NULL, 0});
-  for (char* line; !well && (line = next_line(child, &late)) != NULL;) {
+  *child = start_child(run_probe_in, NULL);
+  for (char* line; !well && (line = next_line(child, rule_seconds, &late)) != NULL;) {
     if (strncmp(line, "note ", 5) == 0) puts(line + 5);
     if (strncmp(line, "stop ", 5) == 0) printf("FAIL driver: %s\n", line + 5);
     well = strcmp(line, "done") == 0;
@@ -191,16 +199,41 @@ static bool run_facts(struct child* child) {
   return well;
 }
 
+/* Of rules that are alone, those that one of several processes runs. */
+struct share {
+  const struct rule* const* rules;
+  int count, first;
+};
+
+static void run_share(void* data, int out) {
+  const struct share* share = data;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(out, STDOUT_FILENO);
+  close(out);
+  for (int i = share->first; i < share->count; i += processes) run_batch((struct batch){share->rules + i, 1});
+  _exit(0);
+}
+
+/* A driver takes most of their time to start and to end, and does so for several processes at once. */
+static void run_alone(const struct rule* const* rules, int n) {
+  static struct child children[MOST_PROCESSES];
+  bool late;
+  for (int i = 0; i < processes; i++) children[i] = start_child(run_share, &(struct share){rules, n, i});
+  for (int i = 0; i < processes; i++) {
+    for (char* line; (line = next_line(&children[i], 1e6, &late)) != NULL;) print(line);
+    finish(&children[i], false);
+  }
+}
+
 static void run_all(const struct rule** chosen, int n) {
-  for (int i = 0; i < n;) {
+  int i = 0;
+  while (i < n && shared(chosen[i])) {
     int end = i;
-    if (shared(chosen[i]))
-      while (end < n && shared(chosen[end]) && strcmp(chosen[end]->group, chosen[i]->group) == 0) end++;
-    else
-      end++;
+    while (end < n && shared(chosen[end]) && strcmp(chosen[end]->group, chosen[i]->group) == 0) end++;
     run_batch((struct batch){chosen + i, end - i});
     i = end;
   }
+  if (i < n) run_alone(chosen + i, n - i);
 }
 
 static void list(void) {
@@ -234,7 +267,7 @@ static void be_peer(char** argv) {
 
 int main(int argc, char** argv) {
   static const struct rule* chosen[MOST];
-  const char *seconds = getenv("KIT_SECONDS"), *each = getenv("RULE_SECONDS");
+  const char *seconds = getenv("KIT_SECONDS"), *each = getenv("RULE_SECONDS"), *at_once = getenv("RULE_PROCESSES");
   qsort(rules, (size_t)count, sizeof *rules, by_group);
   if (argc == 6 && strcmp(argv[1], "--peer") == 0) be_peer(argv);
   if (argc == 2 && strcmp(argv[1], "--list") == 0) {
@@ -247,6 +280,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (each != NULL && atof(each) > 0) rule_seconds = atof(each);
+  if (at_once != NULL && atoi(at_once) > 0) processes = atoi(at_once) < MOST_PROCESSES ? atoi(at_once) : MOST_PROCESSES;
   deadline = now() + (seconds != NULL && atof(seconds) > 60 ? atof(seconds) - 40 : 1e6);
   struct child keeper;
   bool well = run_facts(&keeper);
@@ -255,5 +289,5 @@ int main(int argc, char** argv) {
   if (!well) return 1;
   printf("%d rules: %d as they should be, %d that differ, %d that need something else\n", n, results.ok, results.failed,
          results.skipped);
-  return results.failed > 0;
+  return results.failed > 0 || results.ok + results.failed + results.skipped != n;
 }
