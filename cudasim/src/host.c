@@ -73,7 +73,8 @@ CUresult host_register(void *address, size_t size, unsigned flags) {
   return block_make(b);
 }
 
-/* Drivers were seen to wait, and are not documented to: work that is queued, and uses the memory, is the caller's error. */
+/* Drivers were seen to wait, and are not documented to: work that is queued, and uses the memory, is the caller's
+ * error. */
 CUresult host_unregister(void *address) {
   if (!address) return CUDA_ERROR_INVALID_VALUE;
   struct block *b = block_at((uintptr_t)address);

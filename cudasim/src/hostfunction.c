@@ -1,5 +1,5 @@
-/* Host functions. Those of a context run on one thread, one after the other: drivers were seen to call no other while one
- * has not returned. */
+/* Host functions. Those of a context run on one thread, one after the other: drivers were seen to call no other while
+ * one has not returned. */
 #include "sim.h"
 
 #include <stdlib.h>

@@ -432,7 +432,6 @@ CUresult stream_find_current(CUstream handle, struct stream **out); /* needs a c
 enum room { FOR_WORK, FOR_COPY };
 CUresult stream_find_ready(CUstream handle, enum room room, struct stream **out);
 CUresult stream_find_current_ready(CUstream handle, enum room room, struct stream **out);
-bool op_is_transfer(const struct op *op); /* a copy between host and device */
 CUresult stream_new(struct context *context, enum role role, unsigned flags, struct stream **out);
 void stream_close(struct stream *stream);
 void stream_free(struct stream *stream);
@@ -467,6 +466,7 @@ void points_free(struct points *points);
 /* op.c */
 struct op *op_new(int kind);
 void op_touch(struct op *op, struct block *block);
+bool op_is_transfer(const struct op *op); /* a copy between host and device */
 CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, even if it fails */
 void op_accesses(struct op *op);
 void op_run(struct op *op);
@@ -578,10 +578,10 @@ CUresult block_make(struct block *block);        /* live from then on; takes the
 bool block_on_device(const struct block *block); /* false for NULL */
 struct block *block_at(uintptr_t address);
 bool block_overlaps(uintptr_t address, size_t size);
-void block_remove(struct block *block);     /* not found from then on, not counted as live */
-void block_kill(struct block *block);       /* and gone when nothing refers to it */
+void block_remove(struct block *block);        /* not found from then on, not counted as live */
+void block_kill(struct block *block);          /* and gone when nothing refers to it */
 void block_await_devices(struct block *block); /* those that may use it */
-CUresult block_retire(struct block *block); /* removes, waits for the devices that may use it, kills */
+CUresult block_retire(struct block *block);    /* removes, waits for the devices that may use it, kills */
 void block_unref(struct block *block);
 void block_keep(struct block *block, bool kept);
 

@@ -173,8 +173,7 @@ RULE(set_current_replaces_the_top_of_the_stack, MANUAL, "cuCtxSetCurrent replace
   IS(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
 }
 
-RULE(null_is_no_context, SEEN, "cuCtxPushCurrent of NULL is INVALID_VALUE, and cuCtxDestroy an error.",
-     .alone = true) {
+RULE(null_is_no_context, SEEN, "cuCtxPushCurrent of NULL is INVALID_VALUE, and cuCtxDestroy an error.", .alone = true) {
   IS(cuCtxPushCurrent_v2(NULL), CUDA_ERROR_INVALID_VALUE);
   REFUSED(cuCtxDestroy_v2(NULL));
   IS(cuCtxSynchronize(), CUDA_SUCCESS);

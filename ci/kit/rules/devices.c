@@ -153,8 +153,8 @@ RULE(errors_have_names, MANUAL, "Names and texts of errors; those of an unknown 
   CHECK(s == NULL);
 }
 
-RULE(every_error_has_its_name_and_text, MANUAL, "Each error that the simulator knows has the name and the text of the driver.",
-     .bare = true) {
+RULE(every_error_has_its_name_and_text, MANUAL,
+     "Each error that the simulator knows has the name and the text of the driver.", .bare = true) {
   static const struct {
     const char *name, *text;
     int value;

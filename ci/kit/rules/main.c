@@ -3,9 +3,9 @@
  *
  * Runs the rules on the driver that CDEVICE_CUDA_DRIVER names (libcuda.so.1). Each prints a line: ok NAME, FAIL NAME:
  * the rule and what the driver does, or skip NAME: what it lacks. This process never calls the driver: rules run in
- * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. Of the latter,
- * RULE_PROCESSES run at once (1). A rule with which the simulator is stricter than drivers on purpose is skipped on a
- * driver. */
+ * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. Of the
+ * latter, RULE_PROCESSES run at once (1). A rule with which the simulator is stricter than drivers on purpose is
+ * skipped on a driver. */
 #include "rules.h"
 
 #include <poll.h>

@@ -95,9 +95,8 @@ RULE(work_past_the_end_of_an_allocation_is_refused, READING,
   IS(cuMemcpyDtoH_v2(host, m + size - 10, 10), CUDA_SUCCESS);
 }
 
-RULE(a_fill_of_more_bytes_than_there_are_is_refused, READING,
-     "cuMemsetD32 of more than 2^64 bytes is INVALID_VALUE.", .alone = true,
-     .driver = "succeed, as if of as many bytes as exceed 2^64") {
+RULE(a_fill_of_more_bytes_than_there_are_is_refused, READING, "cuMemsetD32 of more than 2^64 bytes is INVALID_VALUE.",
+     .alone = true, .driver = "succeed, as if of as many bytes as exceed 2^64") {
   IS(cuMemsetD32_v2(m, 0, SIZE_MAX / 4 + 2), CUDA_ERROR_INVALID_VALUE);
 }
 

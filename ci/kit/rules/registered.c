@@ -106,7 +106,8 @@ RULE(
      attribute(ATTRIBUTE_READ_ONLY_HOST_REGISTER, 0) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
 }
 
-RULE(unregistering_waits_for_queued_work, SEEN, "cuMemHostUnregister waits for work of the device.", .needs = REGISTER) {
+RULE(unregistering_waits_for_queued_work, SEEN, "cuMemHostUnregister waits for work of the device.",
+     .needs = REGISTER) {
   unsigned char* bytes = new_pages(SIZE);
   OK(cuMemHostRegister_v2(bytes, SIZE, 0));
   close_gate(a);

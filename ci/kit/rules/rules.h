@@ -53,8 +53,9 @@ struct rule {
   bool violates;       /* the simulator reports violations; otherwise none */
   bool peer_violates;  /* the same of the other process */
   bool races;          /* copies really race, which the thread sanitizer rightly reports */
-  const char* driver;  /* what drivers do, where the simulator is stricter on purpose; a verb: the rule is for it alone */
-  void (*peer)(void);  /* for another process, which the rule starts */
+  const char*
+      driver; /* what drivers do, where the simulator is stricter on purpose; a verb: the rule is for it alone */
+  void (*peer)(void); /* for another process, which the rule starts */
   void (*check)(void);
 };
 

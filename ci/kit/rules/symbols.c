@@ -83,9 +83,8 @@ RULE(unknown_flags_of_requests_are_refused, READING, "cuGetProcAddress with unkn
   IS(cuGetProcAddress_v2("cuInit", &f, 12000, 0x100, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(bad_requests_for_functions_are_refused, READING,
-     "cuGetProcAddress without a name or a place is INVALID_VALUE.", .alone = true,
-     .driver = "crash in one of the two calls") {
+RULE(bad_requests_for_functions_are_refused, READING, "cuGetProcAddress without a name or a place is INVALID_VALUE.",
+     .alone = true, .driver = "crash in one of the two calls") {
   void* f;
   CUdriverProcAddressQueryResult status;
   driver_version();

@@ -123,8 +123,9 @@ RULE(a_stream_takes_1022_pending_operations, SEEN,
   WAITS(cuMemsetD8Async(m, 1, 64, a));
 }
 
-RULE(a_stream_takes_55_pending_copies, SEEN,
-     "55 copies from page-locked memory, with a record after each, can be pending in a stream, and the next copy waits.") {
+RULE(
+    a_stream_takes_55_pending_copies, SEEN,
+    "55 copies from page-locked memory, with a record after each, can be pending in a stream, and the next copy waits.") {
   close_gate(a);
   OK(cuMemsetD8Async(m, 1, N, a));
   OK(cuEventRecord(e, a));
@@ -178,8 +179,7 @@ static void check_others(CUresult (*wait)(struct waiting*)) {
   CUevent e = new_event();
   CUdeviceptr m = new_memory(64);
   unsigned char* p = new_pinned(64);
-  w = (struct waiting){
-      .context = use(0), .stream = new_stream(), .event = new_event(), .wait = wait};
+  w = (struct waiting){.context = use(0), .stream = new_stream(), .event = new_event(), .wait = wait};
   close_gate(w.stream);
   OK(cuEventRecord(w.event, w.stream));
   start(&thread, wait_in_driver, &w);

@@ -80,7 +80,8 @@ PAIR(a_host_function_writes_in_another_stream, "cudasim_host_write", "cuMemcpyHt
   OK(cuLaunchHostFunc(a, declare_write, p));
 }
 
-/* One thread calls the functions of both streams, and b's has one before: whatever begins knows what all others know. */
+/* One thread calls the functions of both streams, and b's has one before: whatever begins knows what all others know.
+ */
 PAIR(a_host_function_does_not_know_what_another_knew, "cuMemcpyDtoHAsync", "cudasim_host_read", "threads=1") {
   static atomic_bool begun;
   begun = false;
