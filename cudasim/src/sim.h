@@ -466,7 +466,7 @@ void points_free(struct points *points);
 /* op.c */
 struct op *op_new(int kind);
 void op_touch(struct op *op, struct block *block);
-bool op_is_transfer(const struct op *op); /* a copy between host and device */
+bool op_is_transfer(const struct op *op);               /* a copy between host and device */
 CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, even if it fails */
 void op_accesses(struct op *op);
 void op_run(struct op *op);
