@@ -62,38 +62,50 @@ func ratiosByColumns(r report) plot.Figure {
 	return f
 }
 
-// goroutinesOf are the numbers of goroutines of the picture.
-var goroutinesOf = []float64{1, 2, 3, 4, 6, 8}
+// goroutinesOf are the numbers of goroutines of the picture: those that the machine has cores for.
+func (r report) goroutinesOf() []float64 {
+	all := []float64{1}
+	for _, n := range goroutineCounts(r.Machine.Cores) {
+		all = append(all, float64(n))
+	}
+	return all
+}
 
 func throughputByCores(r report) plot.Figure {
 	shared := plot.Entry{Name: "arrowdevice, all export one batch", Colour: 0, Dashed: true}
+	least := plot.Entry{Name: goFloor, Colour: 1}
 	f := plot.Figure{
-		Title:  fmt.Sprintf("Exports per second, as a multiple of one goroutine or thread, on %d cores", r.Machine.Cores),
-		About:  "Line charts for batches of one column and of 100: how the number of exports per second grows with the number of goroutines.",
-		Across: 2, Legend: append([]plot.Entry{sides[0], shared}, sides[2:]...),
+		Title:  fmt.Sprintf("Exports and imports per second, as a multiple of one goroutine or thread, on %d cores", r.Machine.Cores),
+		About:  "Line charts for batches of one column and of 100: how the numbers of exports and of imports per second grow with the number of goroutines.",
+		Across: 2, Legend: append([]plot.Entry{sides[0], shared, least}, sides[2:]...),
 	}
-	for _, columns := range []int{1, 100} {
-		l := plot.Lines{
-			Title: "export+release, " + plural(columns), XLabel: "goroutines, or threads", YLabel: "times as many as one",
-			Width: 424, Height: 300, X: goroutinesOf, Diagonal: true,
-		}
-		for _, side := range f.Legend {
-			if points := r.scaling(side, columns); len(points) > 1 {
-				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
+	for _, operation := range []string{exportRelease, importRelease} {
+		for _, columns := range []int{1, 100} {
+			l := plot.Lines{
+				Title: operation + ", " + plural(columns), XLabel: "goroutines, or threads", YLabel: "times as many as one",
+				Width: 424, Height: 300, X: r.goroutinesOf(), Diagonal: true,
 			}
+			for _, side := range f.Legend {
+				if points := r.scaling(operation, side, columns); len(points) > 1 {
+					l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
+				}
+			}
+			f.Panels = append(f.Panels, l)
 		}
-		f.Panels = append(f.Panels, l)
 	}
 	return f
 }
 
-// scaling returns how many times as many exports a side makes on several goroutines as on one, measured in
+// scaling returns how many times as often a side does an operation on several goroutines as on one, measured in
 // the same turns.
-func (r report) scaling(side plot.Entry, columns int) [][2]float64 {
+func (r report) scaling(of string, side plot.Entry, columns int) [][2]float64 {
 	points := [][2]float64{{1, 1}}
-	for _, n := range goroutinesOf[1:] {
-		operation := sideBySide(exportRelease, int(n))
+	for _, n := range r.goroutinesOf()[1:] {
+		operation := sideBySide(of, int(n))
 		if side.Dashed {
+			if of != exportRelease {
+				return nil
+			}
 			operation = sideBySide(exportOfOne, int(n))
 		}
 		one, all := 0.0, 0.0

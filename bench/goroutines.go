@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -43,9 +44,15 @@ func (e exporter) do(n int) {
 
 // importer imports the batches of a producer that no other importer has.
 func importer(s shape) (do func(n int), end func()) {
-	op := importing(s)
-	op.peers = nil
-	return op.ours.do, op.end
+	in, producer := new(carray), s.producer()
+	schema := s.rec.Schema()
+	do = func(n int) {
+		for range n {
+			producer.Give(&in.CArrowDeviceArray)
+			must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
+		}
+	}
+	return do, producer.Close
 }
 
 // inParallel is an operation that goroutines do, of which each begins with open. The peers do the same on as many threads.
@@ -88,7 +95,7 @@ func (s shape) othersInParallel(threads int, name string) (out []peer) {
 			byName[p.name] = append(byName[p.name], p)
 		}
 	}
-	for _, name := range []string{cFloor, arrowCPP, nanoarrow, arrowRS} {
+	for _, name := range []string{cFloor, goFloor, arrowCPP, nanoarrow, arrowRS} {
 		if all := byName[name]; len(all) > 0 {
 			out = append(out, together(all), peer{name: name + oneThread, do: all[0].do})
 		}
@@ -119,19 +126,28 @@ func sharedExporter(s shape) (do func(n int), end func()) {
 	return e.do, e.batch.Release
 }
 
-// goroutineOperations are the measurements of more goroutines than one. Those of one batch change its reference
-// count on all of them.
+// goroutineOperations are the measurements of more goroutines than one.
 func goroutineOperations(sub subject) (all []measurement) {
-	if sub.name != "int64" || sub.columns != 1 && sub.columns != 100 {
+	if sub.name != "int64" || sub.columns > 100 {
 		return nil
 	}
-	for _, n := range []int{2, 3, 4, 6, 8} {
-		all = append(all, measurement{sideBySide(exportRelease, n), inParallel(n, exportRelease, ownExporter)})
-	}
-	for _, n := range []int{2, 4, 8} {
+	for _, n := range goroutineCounts(cores) {
 		all = append(all,
+			measurement{sideBySide(exportRelease, n), inParallel(n, exportRelease, ownExporter)},
 			measurement{sideBySide(exportOfOne, n), inParallel(n, "", sharedExporter)},
 			measurement{sideBySide(importRelease, n), inParallel(n, importRelease, importer)})
 	}
+	return all
+}
+
+// goroutineCounts are the numbers of goroutines to measure: 2, 4 and one for each core. Of more than the machine has
+// cores, some wait for others.
+func goroutineCounts(cores int) (all []int) {
+	for _, n := range []int{2, 4, cores} {
+		if n > 1 && n <= cores && !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
 	return all
 }

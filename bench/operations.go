@@ -76,13 +76,20 @@ func exporting(s shape) operation {
 // cFloor is a C program that does no more than it must.
 const cFloor = "C floor"
 
-// floor is the C program, where the operation is an export.
+// goFloor is a Go program that does no more than an import must.
+const goFloor = "Go floor"
+
+// floor is the least that the operation takes: of an export, and of an import.
 func (s shape) floor(name string) []peer {
-	if name != exportRelease {
-		return nil
+	switch name {
+	case exportRelease:
+		p := s.producer()
+		return []peer{{name: cFloor, do: func(n int) { check(p.Floor(n)) }, close: p.Close}}
+	case importRelease:
+		p := s.producer()
+		return []peer{{name: goFloor, do: p.ImportFloor, close: p.Close}}
 	}
-	p := s.producer()
-	return []peer{{name: cFloor, do: func(n int) { check(p.Floor(n)) }, close: p.Close}}
+	return nil
 }
 
 func cdataExport(s shape) func(int) {
@@ -133,15 +140,9 @@ func plain(s shape) operation {
 // The import operations get their structs from the same C producer on all sides.
 
 func importing(s shape) operation {
-	in, producer := new(carray), s.producer()
-	schema := s.rec.Schema()
-	ours := func(n int) {
-		for range n {
-			producer.Give(&in.CArrowDeviceArray)
-			must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
-		}
-	}
-	return operation{ours: side{do: ours}, peers: append(cdataImport(s), s.others(importRelease)...), close: producer.Close}
+	ours, end := importer(s)
+	peers := append(cdataImport(s), s.floor(importRelease)...)
+	return operation{ours: side{do: ours}, peers: append(peers, s.others(importRelease)...), close: end}
 }
 
 // cdataImport ends with an arrow.RecordBatch, all of whose columns are there.

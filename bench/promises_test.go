@@ -67,8 +67,8 @@ func TestPromises(t *testing.T) {
 func TestPromisesOfMoreCores(t *testing.T) {
 	results := kept(1.01, 0)
 	for i := range results {
-		if results[i].Peer == oneGoroutine {
-			results[i].Ratio = 1
+		if promises[i].cores == 4 {
+			results[i].Ratio = 0.5
 		}
 	}
 	again := func(promise) []Result { return results }
@@ -107,7 +107,7 @@ func TestPromisesOfMissingPeers(t *testing.T) {
 func TestPromisesAreMeasured(t *testing.T) {
 	m := meter{round: time.Microsecond, rounds: 1}
 	for _, p := range promises {
-		if missing(p.peer) || isFlight(p.operation) {
+		if missing(p.peer) || isFlight(p.operation) || p.cores > cores {
 			continue // TestPeersDoTheirOperations and TestFlightIsMeasured have them
 		}
 		_, found := p.find(run(m, p.filter()))
@@ -129,4 +129,11 @@ func TestAllocationsAreCountedOfManyOperations(t *testing.T) {
 	}}.allocationsOf(counted)
 	assert.Equal(t, counted, asked)
 	assert.InDelta(t, 1, got, 0.1)
+}
+
+// More goroutines than cores are not measured.
+func TestGoroutineCounts(t *testing.T) {
+	for cores, want := range map[int][]int{1: nil, 2: {2}, 3: {2, 3}, 4: {2, 4}, 16: {2, 4, 16}} {
+		assert.Equal(t, want, goroutineCounts(cores), "%d cores", cores)
+	}
 }

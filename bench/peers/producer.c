@@ -133,6 +133,11 @@ int64_t allocated(void) {
   return info.uordblks + info.hblkhd;
 }
 
+void release_one(uint64_t* array) {
+  struct ArrowArray* a = (struct ArrowArray*)array;
+  a->release(a);
+}
+
 void release_all(struct ArrowDeviceArray* all, int64_t n) {
   for (int64_t i = 0; i < n; i++) all[i].array.release(&all[i].array);
 }

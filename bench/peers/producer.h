@@ -24,5 +24,8 @@ int floor_run(const struct producer* p, int64_t n);
 /* The bytes that malloc has given out. */
 int64_t allocated(void);
 
+/* Calls release of a struct ArrowArray, which is passed as words: cgo would search for pointers in it. */
+void release_one(uint64_t* array);
+
 /* Calls release of so many structs. */
 void release_all(struct ArrowDeviceArray* all, int64_t n);
