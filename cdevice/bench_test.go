@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
@@ -64,6 +65,64 @@ func BenchmarkExportAndImport(b *testing.B) {
 			must(b, err)
 			back.Release()
 		}
+	})
+}
+
+// BenchmarkImport measures an import of a struct of C, its release and the allocation of the struct.
+func BenchmarkImport(b *testing.B) {
+	benchmarkImport(b, func(b *testing.B, do func(*cdevice.CArrowDeviceArray)) {
+		var in cdevice.CArrowDeviceArray
+		for b.Loop() {
+			do(&in)
+		}
+	})
+}
+
+// BenchmarkImportParallel is BenchmarkImport on all processors at the same time, each with a struct of its own.
+func BenchmarkImportParallel(b *testing.B) {
+	benchmarkImport(b, func(b *testing.B, do func(*cdevice.CArrowDeviceArray)) {
+		b.RunParallel(func(pb *testing.PB) {
+			var in cdevice.CArrowDeviceArray
+			for pb.Next() {
+				do(&in)
+			}
+		})
+	})
+}
+
+// benchmarkImport calls run with a function that any goroutine may call.
+func benchmarkImport(b *testing.B, run func(b *testing.B, do func(*cdevice.CArrowDeviceArray))) {
+	for _, columns := range []int{1, 10, 100} {
+		b.Run(fmt.Sprintf("columns=%d", columns), func(b *testing.B) {
+			rec, tree := wide(b, columns)
+			schema := rec.Schema()
+			b.ReportAllocs()
+			run(b, func(in *cdevice.CArrowDeviceArray) {
+				tree.Export(abi.As[abi.ArrowDeviceArray](in))
+				batch, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				batch.Release()
+			})
+		})
+	}
+}
+
+// BenchmarkExportOfOneBatchParallel measures exports of one batch on all processors at the same time.
+func BenchmarkExportOfOneBatchParallel(b *testing.B) {
+	benchmark(b, func(b *testing.B, _ arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		b.RunParallel(func(pb *testing.PB) {
+			var out cdevice.CArrowDeviceArray
+			for pb.Next() {
+				if err := cdevice.ExportRecordBatch(batch, &out, nil); err != nil {
+					b.Error(err)
+					return
+				}
+				cdevice.ReleaseStruct(&out)
+			}
+		})
 	})
 }
 

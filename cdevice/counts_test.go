@@ -218,6 +218,21 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// An import calls the release of the producer, and no other C.
+func TestCrossingsOfAnImport(t *testing.T) {
+	for _, columns := range []int{1, 100} {
+		rec, tree := wide(t, columns)
+		in, schema := new(cdevice.CArrowDeviceArray), rec.Schema()
+		intoC, intoGo := crossings(func() {
+			tree.Export(abi.As[abi.ArrowDeviceArray](in)) // the first of two calls
+			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+			require.NoError(t, err)
+			b.Release()
+		})
+		assert.Equal(t, [2]int64{2, 0}, [2]int64{intoC, intoGo}, "for %d columns", columns)
+	}
+}
+
 // Imports that stay alive allocate their memory, too: that of batches that were released is used again.
 func TestAllocationsOfImportsThatStayAlive(t *testing.T) {
 	rec, tree := wide(t, 1000)
