@@ -47,6 +47,7 @@ func TestBandwidthOnSimulator(t *testing.T) {
 			}
 		}
 	}
+	assert.True(t, seen[bandwidth.Point{Direction: "device_to_host", Method: "ours_reused", Bytes: 1 << 20}])
 	assert.Len(t, r.Points, len(seen))
 	require.Len(t, r.LeftOut, 1)
 	assert.EqualValues(t, 1<<40, r.LeftOut[0].Bytes)

@@ -63,6 +63,7 @@ type buffers struct {
 	*machine
 	size           int64
 	plain, locked  []byte            // of the host: of Go, and pinned
+	used           reused            // for copies to the host
 	onGPU          device.Ptr        // for the driver's copies
 	rec, recLocked arrow.RecordBatch // over plain and locked
 	batch          *cdevice.RecordBatch
@@ -81,8 +82,8 @@ func (m *machine) allocate(size int64) (b *buffers, err error) {
 		return b, err
 	}
 	b.locked = locked
-	b.plain = make([]byte, size)
-	for _, bytes := range [][]byte{b.plain, b.locked} {
+	b.plain, b.used.bytes = make([]byte, size), make([]byte, size+padding)
+	for _, bytes := range [][]byte{b.plain, b.locked, b.used.bytes} {
 		for i := 0; i < len(bytes); i += elementBytes {
 			binary.NativeEndian.PutUint64(bytes[i:], uint64(i)*0x9e3779b97f4a7c15) // each page is touched
 		}
@@ -96,6 +97,18 @@ func (m *machine) allocate(size int64) (b *buffers, err error) {
 	}
 	return b, b.batch.Synchronize(context.Background())
 }
+
+// padding is the most bytes that a copy of a batch of one column is larger than the column.
+const padding = 512
+
+// reused is an allocator whose memory has been used before. One allocation is alive at a time.
+type reused struct {
+	memory.GoAllocator
+	bytes []byte
+}
+
+// AllocateUninitialized returns the memory.
+func (r *reused) AllocateUninitialized(size int) []byte { return r.bytes[:size] }
 
 // recordOver returns a record batch of one column of int64 without nulls, over bytes.
 func recordOver(bytes []byte) arrow.RecordBatch {
@@ -162,10 +175,7 @@ func (b *buffers) copier(d Direction, m Method) copyOnce {
 		}
 		return func() (func(), error) { return toDevice(rec, b.gpu) }
 	}
-	var mem memory.Allocator = memory.NewGoAllocator()
-	if m == OursPinned {
-		mem = b.pinned
-	}
+	mem := map[Method]memory.Allocator{Ours: memory.NewGoAllocator(), OursReused: &b.used, OursPinned: b.pinned}[m]
 	return func() (func(), error) {
 		rec, err := b.batch.CopyToHost(context.Background(), mem)
 		if err != nil {

@@ -146,7 +146,7 @@ func (b *buffers) rounds(ctx context.Context, r *Report, o Options) error {
 	took := map[Direction]map[Method][]time.Duration{ToDevice: {}, ToHost: {}}
 	for round := range rounds {
 		for _, d := range directions {
-			for _, m := range methods {
+			for _, m := range d.methods() {
 				if o.Progress != nil {
 					o.Progress(fmt.Sprintf("%s, %s, %s, round %d of %d", text.Bytes(b.size), d, m, round+1, rounds))
 				}
@@ -159,7 +159,7 @@ func (b *buffers) rounds(ctx context.Context, r *Report, o Options) error {
 		}
 	}
 	for _, d := range directions {
-		for _, m := range methods {
+		for _, m := range d.methods() {
 			r.Points = append(r.Points, point(d, m, b.size, took[d][m]))
 		}
 	}

@@ -41,9 +41,9 @@ func TestMeasure(t *testing.T) {
 				Inspect: passes, Sizes: []int64{8, 64 << 10, 1 << 20}, Time: time.Millisecond, Progress: func(string) { steps++ },
 			})
 			require.NoError(t, err)
-			assert.Equal(t, 3*8*rounds, steps)
+			assert.Equal(t, 3*9*rounds, steps)
 			assert.True(t, r.Simulated)
-			assert.Len(t, r.Points, 3*8)
+			assert.Len(t, r.Points, 3*9)
 			assert.Empty(t, r.LeftOut)
 			assert.Len(t, r.Summary, 2)
 			moved := sim.Report().Bytes
@@ -105,7 +105,7 @@ func TestMeasureIsCancelled(t *testing.T) {
 		Inspect: passes, Sizes: []int64{64, 4096}, Time: 100 * time.Millisecond,
 		Progress: func(string) {
 			assert.NoError(t, ctx.Err(), "nothing is begun afterwards")
-			if steps++; steps == 8*rounds+2 { // in the second size
+			if steps++; steps == 9*rounds+2 { // in the second size
 				cancel()
 			}
 		},
@@ -113,7 +113,17 @@ func TestMeasureIsCancelled(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.True(t, r.Interrupted)
 	assert.Equal(t, []int64{64}, r.sizes())
-	assert.Len(t, r.Points, 8)
+	assert.Len(t, r.Points, 9)
+}
+
+// Memory of the allocator for copies to the host is not cleared, and is there again and again.
+func TestReusedMemory(t *testing.T) {
+	r := &reused{bytes: []byte{1, 2, 3, 4}}
+	for range 2 {
+		b := r.AllocateUninitialized(3)
+		assert.Equal(t, []byte{1, 2, 3}, b)
+		r.Free(b)
+	}
 }
 
 func TestPointIsTheMedian(t *testing.T) {

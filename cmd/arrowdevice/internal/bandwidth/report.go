@@ -54,21 +54,31 @@ func (d Direction) String() string {
 // Method is how they are copied.
 type Method string
 
-// The methods. The host's memory is Go's or pageable, if it is not called pinned.
+// The methods. The host's memory is Go's or pageable, if it is not called pinned. It has been used before, but for that of
+// Ours to the host: CopyToHost allocates it for each copy, and the system provides its pages.
 const (
 	Plain      Method = "plain"       // cuMemcpy, between pageable memory and the GPU
 	Pinned     Method = "pinned"      // one cuMemcpyAsync, between pinned memory and the GPU
 	Ours       Method = "ours"        // CopyToDevice, CopyToHost
-	OursPinned Method = "ours_pinned" // the same, where the record batch is in pinned memory
+	OursReused Method = "ours_reused" // CopyToHost, into memory that has been used before, as that of Plain
+	OursPinned Method = "ours_pinned" // as Ours, where the record batch is in pinned memory
 )
 
-var methods = []Method{Plain, Pinned, Ours, OursPinned}
+// methods returns the methods of a direction.
+func (d Direction) methods() []Method {
+	if d == ToDevice {
+		return []Method{Plain, Pinned, Ours, OursPinned}
+	}
+	return []Method{Plain, Pinned, Ours, OursReused, OursPinned}
+}
 
 // String returns the method for people.
 func (m Method) String() string {
 	switch m {
 	case Ours:
 		return "ours, Go memory"
+	case OursReused:
+		return "ours, reused"
 	case OursPinned:
 		return "ours, pinned"
 	}
@@ -92,12 +102,14 @@ type LeftOut struct {
 	Reason string `json:"reason"`
 }
 
-// Summary is how far this library is from one pinned copy, at one size: 1 is as fast.
+// Summary is how far this library is from the driver's own copies, at one size: 1 is as fast.
 type Summary struct {
 	Direction          Direction `json:"direction"`
 	Bytes              int64     `json:"bytes"`
 	OursOfPinned       float64   `json:"ours_of_pinned"`
 	OursPinnedOfPinned float64   `json:"ours_pinned_of_pinned"`
+	// OursOfPlain compares copies of memory that has been used before: to the host, those of OursReused.
+	OursOfPlain float64 `json:"ours_of_plain"`
 }
 
 // find returns a point, and whether it was measured.
@@ -135,12 +147,20 @@ func (r *Report) summarize() {
 		at = judged
 	}
 	for _, d := range directions {
-		limit, ok := r.find(d, Pinned, at)
-		ours, has := r.find(d, Ours, at)
-		pinned, hasPinned := r.find(d, OursPinned, at)
-		if ok && has && hasPinned {
-			r.Summary = append(r.Summary, Summary{d, at, ours.PerSecond / limit.PerSecond, pinned.PerSecond / limit.PerSecond})
+		rates := map[Method]float64{}
+		for _, m := range d.methods() {
+			if p, ok := r.find(d, m, at); ok {
+				rates[m] = p.PerSecond
+			}
 		}
+		if len(rates) < len(d.methods()) {
+			continue
+		}
+		used := rates[Ours]
+		if d == ToHost {
+			used = rates[OursReused]
+		}
+		r.Summary = append(r.Summary, Summary{d, at, rates[Ours] / rates[Pinned], rates[OursPinned] / rates[Pinned], used / rates[Plain]})
 	}
 }
 

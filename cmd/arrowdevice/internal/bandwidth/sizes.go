@@ -49,11 +49,11 @@ func parseSize(text string) (int64, error) {
 }
 
 // What a size takes at most: on the GPU a plain buffer, a batch, a copy, and the copy before that is
-// not freed yet; on the host buffers in Go memory and in pinned memory, a copy of either, and
+// not freed yet; on the host two buffers in Go memory and one in pinned memory, a copy of either, and
 // garbage of Go.
 const (
 	onDevice = 4
-	onHost   = 6
+	onHost   = 7
 )
 
 // fit returns the sizes that there is room for, and notes the others. A fifth of free memory is
