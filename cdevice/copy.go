@@ -52,7 +52,8 @@ func streamOf(opts []CopyOption) (device.Stream, error) {
 // Only the bytes that the rows need are copied, and the arrays of the copy start at offset zero. The
 // copy is one allocation of mem, which lives until the last column is released: retaining one column
 // retains the whole allocation. A GPU copies into pinned (page-locked) memory, such as that of package
-// hostpinned, at the speed of the bus.
+// hostpinned, at the speed of the bus. To other memory the CPU copies through pinned staging memory: up to
+// four goroutines do, if the batch has 1 MiB or more, which have ended when CopyToHost returns.
 //
 // Nulls are counted, unless the producer declares that there are none. For memory of a device, an
 // unknown null count stays unknown until arrow-go counts it.

@@ -141,7 +141,7 @@ func (d *downloader) finish(ctx context.Context, p *piece) error {
 	if err := wait(ctx); err != nil {
 		return err
 	}
-	if err := hostcopy.Copy(ctx, p.out, 0, nil); err != nil {
+	if err := hostcopy.CopyFresh(ctx, p.out); err != nil {
 		return err
 	}
 	p.free()

@@ -76,8 +76,9 @@ func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream
 func (d *Device) PageLocked(p device.Ptr, size int64) bool { return d.gpu.Platform.PageLocked(p, size) }
 
 // Upload enqueues copies from host memory on s. Memory that is not page-locked goes
-// through page-locked staging memory, which is filled before Upload returns: ranges that
-// are neighbours at their destination are one copy, of up to 4 MiB. Where 64 MiB are
+// through page-locked staging memory, which is filled before Upload returns, by up to four
+// goroutines from 1 MiB on: ranges that are neighbours at their destination are one copy, of up
+// to 4 MiB. ctx ends the staging with an error. Where 64 MiB are
 // staged on s and not copied yet, or 512 MiB on all streams, Upload waits for room until ctx
 // is done. After an error, part of the copies may be enqueued.
 //
