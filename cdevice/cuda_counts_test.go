@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -144,6 +145,51 @@ func TestCopyToDeviceCalls(t *testing.T) {
 		batch.Release()
 		require.NoError(t, gpu.Flush(background)) // in the background it would be counted
 	}
+}
+
+// A large copy costs a call of the driver for each 4 MiB of plain memory that is staged, or 16 MiB to the host, and one
+// where the memory is page-locked, whose padding alone is filled. The calls are as many on any number of cores.
+func TestLargeCopyCalls(t *testing.T) {
+	const rows = 8 << 20 // 64 MiB
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	pinned := cudatest.Pinned(t, gpu)
+	for name, c := range map[string]struct {
+		mem             memory.Allocator
+		up, marks, down int
+	}{
+		"plain":  {memory.DefaultAllocator, 16, 4, 4},
+		"pinned": {pinned, 1, 1, 1},
+	} {
+		rec := columnsOf(c.mem, 1, rows, false)
+		for _, cores := range []int{1, 4} {
+			before := runtime.GOMAXPROCS(cores)
+			var batch *cdevice.RecordBatch
+			made, report := calls(m, func() {
+				var err error
+				batch, err = cdevice.CopyToDevice(background, rec, gpu)
+				require.NoError(t, err)
+			})
+			assert.Equal(t, c.up, made["cuMemcpyAsync"], name)
+			assert.Equal(t, c.marks, made["cuEventRecord"], "%s: the staging memory is reused in parts", name)
+			assert.Zero(t, made["cuMemsetD8Async"], "%s: there are no gaps", name)
+			assert.Zero(t, report.Synchronisations, name)
+			require.NoError(t, batch.Synchronize(background))
+			made, _ = calls(m, func() {
+				back, err := batch.CopyToHost(background, c.mem)
+				require.NoError(t, err)
+				assert.True(t, array.RecordEqual(rec, back), name)
+				back.Release()
+			})
+			assert.Equal(t, c.down, made["cuMemcpyAsync"], name)
+			assert.Equal(t, c.down-1, made["cuEventRecord"], name)
+			batch.Release()
+			require.NoError(t, gpu.Flush(background))
+			runtime.GOMAXPROCS(before)
+		}
+		rec.Release()
+	}
+	pinned.Trim()
 }
 
 // Columns in page-locked memory are read by the device itself.
