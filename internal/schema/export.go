@@ -16,7 +16,8 @@ import (
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowschema-structure
 func Export(field arrow.Field, out *abi.ArrowSchema) error {
-	var p plan
+	p := plans.Get().(*plan)
+	defer p.end()
 	if err := p.export(&field); err != nil {
 		return finish(fielderr.OpExport, err)
 	}
@@ -36,7 +37,8 @@ func ExportSchema(s *arrow.Schema, out *abi.ArrowSchema) error {
 			return finish(fielderr.OpExport, found.value.write(out))
 		}
 	}
-	var p plan
+	p := plans.Get().(*plan)
+	defer p.end()
 	if err := p.exportSchema(s); err != nil {
 		return finish(fielderr.OpExport, err)
 	}

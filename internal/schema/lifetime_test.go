@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -93,61 +92,4 @@ func countReleases(t *testing.T, call func(*abi.ArrowSchema)) *int {
 	release = func(s *abi.ArrowSchema) { calls++; call(s) }
 	t.Cleanup(func() { release = saved })
 	return &calls
-}
-
-func BenchmarkSchemaOf100Columns(b *testing.B) {
-	fields := make([]arrow.Field, 100)
-	for i := range fields {
-		fields[i] = arrow.Field{Name: fmt.Sprint("column ", i), Type: arrow.PrimitiveTypes.Int64, Nullable: true}
-	}
-	schema := arrow.NewSchema(fields, nil)
-	s := new(abi.ArrowSchema)
-	b.Run("export", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := ExportSchema(schema, s); err != nil {
-				b.Fatal(err)
-			}
-			bridge.CallSchemaRelease(s)
-		}
-	})
-	b.Run("export and import", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := ExportSchema(schema, s); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := ImportSchema(s); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("first export", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			var p plan
-			if err := p.exportSchema(schema); err != nil {
-				b.Fatal(err)
-			}
-			if err := p.write(s); err != nil {
-				b.Fatal(err)
-			}
-			bridge.CallSchemaRelease(s)
-		}
-	})
-	b.Run("first import", func(b *testing.B) {
-		if err := ExportSchema(schema, s); err != nil {
-			b.Fatal(err)
-		}
-		defer bridge.CallSchemaRelease(s)
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := checkSize(s); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := (&reader{nodes: MaxNodes - 1, text: maxText}).schema(s); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

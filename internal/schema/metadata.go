@@ -28,7 +28,7 @@ func (p pairs) check() error {
 }
 
 // size returns the number of bytes of the encoded metadata.
-func (p pairs) size() int {
+func (p *pairs) size() int {
 	if len(p.keys) == 0 {
 		return 0 // a NULL pointer
 	}

@@ -57,7 +57,7 @@ func TestPaddingOfMetadataIsWritten(t *testing.T) {
 	require.Equal(t, 14, p.size())
 	words := []uint32{0, 0, 0, 0xffffffff, 0xffffffff} // aligned, as the metadata of a block
 	at := cursors{metadata: uintptr(unsafe.Pointer(&words[0]))}
-	at.putMetadata(p)
+	at.putMetadata(&p)
 	written := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 20)
 	assert.Equal(t, []byte{0, 0, 0xff}, written[14:17])
 }

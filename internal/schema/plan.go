@@ -2,7 +2,9 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 	"unsafe"
 
@@ -33,6 +35,22 @@ type node struct {
 	dictionary   int // where in the plan it is, 0 for none
 }
 
+// plans has plans that are used again: that of a large schema would be most of the garbage of an export.
+var plans = sync.Pool{New: func() any { return new(plan) }}
+
+// mostNodes bounds what a plan that is not used keeps.
+const mostNodes = 4096
+
+// end gives the plan back, without what it planned.
+func (p *plan) end() {
+	if cap(p.nodes) > mostNodes {
+		return
+	}
+	clear(p.nodes)
+	*p = plan{nodes: p.nodes[:0]}
+	plans.Put(p)
+}
+
 func (p *plan) export(f *arrow.Field) error { return p.add(p.reserve(1), f, 0) }
 
 func (p *plan) exportSchema(s *arrow.Schema) error {
@@ -42,9 +60,19 @@ func (p *plan) exportSchema(s *arrow.Schema) error {
 	if !s.IsNativeEndian() {
 		return unsupported("", fielderr.Text(s.Endianness().String()+" schema"), fielderr.Text("native byte order"))
 	}
-	root := shape{format: "+s", children: s.Fields(), metadata: pairsOf(s.Metadata())}
-	p.nodes = make([]node, 0, min(1+len(root.children), MaxNodes))
-	return p.place(p.reserve(1), "", &root, 0)
+	p.nodes = slices.Grow(p.nodes, min(1+s.NumFields(), MaxNodes))
+	root := shape{format: "+s", metadata: pairsOf(s.Metadata())}
+	first, err := p.node(p.reserve(1), "", &root, s.NumFields(), 0)
+	if err != nil {
+		return err
+	}
+	for i := range s.NumFields() { // Fields would copy all of them
+		f := s.Field(i)
+		if err := p.add(first+i, &f, 1); err != nil {
+			return underChild(i, err)
+		}
+	}
+	return nil
 }
 
 // reserve adds n adjacent nodes and returns the index of the first.
@@ -63,48 +91,65 @@ func (p *plan) add(at int, f *arrow.Field, depth int) error {
 	return p.place(at, f.Name, &s, depth)
 }
 
+// place sets a reserved node, and plans all that is below it.
 func (p *plan) place(at int, name string, s *shape, depth int) error {
-	if depth > MaxDepth {
-		return invalid("", nil, fewLevels)
-	}
-	if len(p.nodes)+len(s.children) > MaxNodes {
-		return invalid(".n_children", len(s.children), fewStructs)
-	}
-	if strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name) {
-		return invalid(".name", name, fielderr.Text("UTF-8 without a NUL"))
-	}
-	if strings.IndexByte(s.format, 0) >= 0 {
-		return invalid(".format", s.format, fielderr.Text("no NUL"))
-	}
-	if err := s.metadata.check(); err != nil {
+	first, err := p.node(at, name, s, len(s.children), depth)
+	if err != nil {
 		return err
 	}
-	p.text += len(s.format) + 1 + len(name) + 1
-	p.metadata += (s.metadata.size() + 3) &^ 3
-	if p.text+p.metadata > maxText {
-		return invalid("", nil, littleText)
-	}
-	n := node{format: s.format, name: name, metadata: s.metadata, flags: s.flags, children: len(s.children)}
-	n.first = p.reserve(n.children)
-	p.pointers += n.children
-	if s.values != nil {
-		if n.dictionary = p.reserve(1); n.dictionary >= MaxNodes {
-			return invalid(".dictionary", nil, fewStructs)
-		}
-	}
-	p.nodes[at] = n
 	for i := range s.children {
-		if err := p.add(n.first+i, &s.children[i], depth+1); err != nil {
-			return under(fmt.Sprintf(".children[%d]", i), err)
+		if err := p.add(first+i, &s.children[i], depth+1); err != nil {
+			return underChild(i, err)
 		}
 	}
 	if s.values != nil {
 		// arrow-go does not have the nullability of the values.
-		if err := p.add(n.dictionary, &arrow.Field{Type: s.values, Nullable: true}, depth+1); err != nil {
+		if err := p.add(first+len(s.children), &arrow.Field{Type: s.values, Nullable: true}, depth+1); err != nil {
 			return under(".dictionary", err)
 		}
 	}
 	return nil
+}
+
+func underChild(i int, err error) error { return under(fmt.Sprintf(".children[%d]", i), err) }
+
+// node sets a reserved node, and reserves those of its children, and behind them that of its dictionary. It returns the
+// index of the first one.
+func (p *plan) node(at int, name string, s *shape, children, depth int) (first int, err error) {
+	if depth > MaxDepth {
+		return 0, invalid("", nil, fewLevels)
+	}
+	if len(p.nodes)+children > MaxNodes {
+		return 0, invalid(".n_children", children, fewStructs)
+	}
+	if strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name) {
+		return 0, invalid(".name", name, fielderr.Text("UTF-8 without a NUL"))
+	}
+	if strings.IndexByte(s.format, 0) >= 0 {
+		return 0, invalid(".format", s.format, fielderr.Text("no NUL"))
+	}
+	if err := s.metadata.check(); err != nil {
+		return 0, err
+	}
+	p.text += len(s.format) + 1 + len(name) + 1
+	p.metadata += (s.metadata.size() + 3) &^ 3
+	if p.text+p.metadata > maxText {
+		return 0, invalid("", nil, littleText)
+	}
+	first = p.reserve(children)
+	p.pointers += children
+	n := &p.nodes[at]
+	n.format, n.name, n.flags, n.children, n.first = s.format, name, s.flags, children, first
+	if len(s.metadata.keys) > 0 { // most have none
+		n.metadata = s.metadata
+	}
+	if s.values != nil {
+		if n.dictionary = first + children; n.dictionary >= MaxNodes {
+			return 0, invalid(".dictionary", nil, fewStructs)
+		}
+		p.reserve(1)
+	}
+	return first, nil
 }
 
 // shape holds the contents of a field's own ArrowSchema.
@@ -129,7 +174,9 @@ func describe(f *arrow.Field, s *shape) (err error) {
 		}
 	}()
 	dt := f.Type
-	s.metadata = pairsOf(f.Metadata)
+	if f.Metadata.Len() > 0 {
+		s.metadata = pairsOf(f.Metadata)
+	}
 	if f.Nullable {
 		s.flags |= abi.FlagNullable
 	}
@@ -209,7 +256,7 @@ func (p *plan) write(out *abi.ArrowSchema) error {
 		s := abi.ArrowSchema{
 			Format:      at.putText(n.format),
 			Name:        at.putText(n.name),
-			Metadata:    at.putMetadata(n.metadata),
+			Metadata:    at.putMetadata(&n.metadata),
 			Flags:       n.flags,
 			NChildren:   int64(n.children),
 			Release:     bridge.ReleaseSchema,
@@ -251,7 +298,7 @@ func (c *cursors) putText(s string) (addr uintptr) {
 	return addr
 }
 
-func (c *cursors) putMetadata(p pairs) (addr uintptr) {
+func (c *cursors) putMetadata(p *pairs) (addr uintptr) {
 	n := p.size()
 	if n == 0 {
 		return 0
