@@ -27,7 +27,8 @@ type format struct {
 	// 99 digits. An export reads its own output back, so that only read has to check the bounds.
 	reread bool
 
-	indices bool // the type may be that of a dictionary's indices; set by init
+	leaf    arrow.DataType // the only type of the row, without parameters and children, or nil; set by init
+	indices bool           // the type may be that of a dictionary's indices; set by init
 }
 
 // parts holds the parts of a schema that a type is built from. The number of children was checked,
@@ -146,7 +147,7 @@ func init() {
 		for _, dt := range f.types {
 			byKey[keyOf(dt)] = f
 			if f.write == nil && f.children == 0 {
-				leaves[dt.ID()] = f
+				leaves[dt.ID()], f.leaf = f, dt
 			}
 		}
 	}

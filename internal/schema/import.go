@@ -94,11 +94,7 @@ type reader struct {
 // before it follows them. (A field is large: a copy for each function on the way took longer than the
 // checks.)
 func (r *reader) field(s *abi.ArrowSchema, depth int, f *arrow.Field) error {
-	text, err := r.format(s.Format)
-	if err != nil {
-		return err
-	}
-	row, params, err := parse(text)
+	text, params, row, err := r.format(s.Format)
 	if err != nil {
 		return err
 	}
@@ -108,41 +104,49 @@ func (r *reader) field(s *abi.ArrowSchema, depth int, f *arrow.Field) error {
 	if f.Name, err = r.name(s); err != nil {
 		return err
 	}
-	md, err := readMetadata(s.Metadata, &r.text)
-	if err != nil {
-		return err
+	if s.Metadata != 0 {
+		if f.Metadata, err = readMetadata(s.Metadata, &r.text); err != nil {
+			return err
+		}
 	}
-	r.known.add(s, text, f.Name, md)
-	children, err := r.children(s, depth)
-	if err != nil {
-		return err
-	}
-	dt, err := row.build(text, parts{params: params, children: children, flags: s.Flags})
-	if err != nil {
-		return err
+	r.known.add(s, text, f.Name, &f.Metadata)
+	if f.Type = row.leaf; f.Type == nil {
+		children, err := r.children(s, depth)
+		if err != nil {
+			return err
+		}
+		if f.Type, err = row.build(text, parts{params: params, children: children, flags: s.Flags}); err != nil {
+			return err
+		}
 	}
 	if s.Dictionary != 0 {
-		if !arrow.IsInteger(dt.ID()) {
-			return invalid(".format", text, integerIndices)
-		}
-		if r.nodes--; r.nodes < 0 {
-			return invalid(".dictionary", nil, fewStructs)
-		}
-		var values arrow.Field
-		if err := r.below(s.Dictionary, depth, &values); err != nil {
-			return under(".dictionary", err)
-		}
-		dt = &arrow.DictionaryType{
-			IndexType: dt, ValueType: values.Type, Ordered: s.Flags&abi.FlagDictionaryOrdered != 0,
+		if err := r.dictionary(s, text, depth, f); err != nil {
+			return err
 		}
 	}
 	f.Nullable = s.Flags&abi.FlagNullable != 0
-	if r.storage {
-		f.Type, f.Metadata = dt, md
-		return nil
+	if s.Metadata != 0 && !r.storage {
+		f.Type, f.Metadata, err = rebuild(f.Type, f.Metadata)
 	}
-	f.Type, f.Metadata, err = rebuild(dt, md)
 	return err
+}
+
+// dictionary makes the type of *f, which is that of the indices, dictionary encoded.
+func (r *reader) dictionary(s *abi.ArrowSchema, format string, depth int, f *arrow.Field) error {
+	if !arrow.IsInteger(f.Type.ID()) {
+		return invalid(".format", format, integerIndices)
+	}
+	if r.nodes--; r.nodes < 0 {
+		return invalid(".dictionary", nil, fewStructs)
+	}
+	var values arrow.Field
+	if err := r.below(s.Dictionary, depth, &values); err != nil {
+		return under(".dictionary", err)
+	}
+	f.Type = &arrow.DictionaryType{
+		IndexType: f.Type, ValueType: values.Type, Ordered: s.Flags&abi.FlagDictionaryOrdered != 0,
+	}
+	return nil
 }
 
 // schema reads a struct as a schema. It does not build a struct type, since only the children and
@@ -162,7 +166,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.known.add(s, text, "", md)
+	r.known.add(s, text, "", &md)
 	fields, err := r.children(s, 0)
 	if err != nil {
 		return nil, err
@@ -229,13 +233,18 @@ func (r *reader) string(field string, addr uintptr) (string, error) {
 	return r.copy(b), err
 }
 
-// format is string for a format. One without parameters is in the table already.
-func (r *reader) format(addr uintptr) (string, error) {
+// format reads a format, and returns its row and the parameters in it. One without parameters is in the table already.
+func (r *reader) format(addr uintptr) (text, params string, row *format, err error) {
 	b, err := r.bytes(".format", addr)
-	if row := byText[string(b)]; row != nil {
-		return row.text, err
+	if err != nil {
+		return "", "", nil, err
 	}
-	return string(b), err
+	if row := byText[string(b)]; row != nil {
+		return row.text, "", row, nil
+	}
+	text = string(b)
+	row, params, err = parse(text)
+	return text, params, row, err
 }
 
 // bytes returns a NUL-terminated string in C memory.

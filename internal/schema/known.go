@@ -42,13 +42,13 @@ var knownSchemas cache[known]
 
 // add appends a struct, before what is below it. It takes what the reader made of it, and does not
 // read it again, so that the result belongs to the nodes even if the producer changed the tree.
-func (k *known) add(s *abi.ArrowSchema, format, name string, md arrow.Metadata) {
+func (k *known) add(s *abi.ArrowSchema, format, name string, md *arrow.Metadata) {
 	if k == nil {
 		return
 	}
 	n := knownNode{format: format, name: name, flags: s.Flags, children: s.NChildren, dictionary: s.Dictionary != 0}
 	if s.Metadata != 0 {
-		n.metadata = string(pairsOf(md).appendTo(nil))
+		n.metadata = string(pairsOf(*md).appendTo(nil))
 	}
 	k.nodes = append(k.nodes, n)
 	k.cost += 1 + (len(format)+len(name)+len(n.metadata))/textCost
