@@ -55,7 +55,7 @@ func poll(ctx context.Context, query func() (bool, error)) error {
 	if done, err := pollBusily(ctx, query); done || err != nil {
 		return err
 	}
-	var pause backoff
+	pause := backoff{naps: true}
 	for {
 		if done, err := ask(ctx, query); done || err != nil {
 			return err
@@ -86,6 +86,7 @@ type backoff struct {
 	since time.Time // the first poll
 	timer *time.Timer
 	least time.Duration
+	naps  bool // short pauses are exact, and keep a thread; see [nap]
 }
 
 const (
@@ -98,6 +99,9 @@ func (b *backoff) sleep(ctx context.Context) error {
 		b.since = time.Now()
 	}
 	pause := max(min(max(time.Since(b.since)/8, shortestPause), longestPause), b.least)
+	if b.naps && pause < longestPause && nap(pause) {
+		return ctx.Err()
+	}
 	if b.timer == nil {
 		b.timer = time.NewTimer(pause)
 	} else {

@@ -199,9 +199,9 @@ func (s *Stream) Query() (bool, error) { return s.handle.QueryStream() }
 // Synchronize waits until all work enqueued so far has completed, or ctx is done.
 //
 // With a context that can end, the driver is polled on this goroutine: for 100 microseconds without
-// a pause, then at growing intervals of at most a millisecond. With any other context the call blocks in the
-// driver, where the flags of the primary context decide whether it spins; at most 64 such waits block at
-// a time, the others poll as well.
+// a pause, then at intervals of an eighth of the time that has passed, and of at most a millisecond.
+// With any other context the call blocks in the driver, where the flags of the primary context decide
+// whether it spins; at most 64 such waits block at a time, the others poll as well.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	if err := argument.Context("cuda: synchronize", ctx); err != nil {
 		return err
