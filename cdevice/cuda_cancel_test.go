@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -94,6 +95,57 @@ func TestGPUContextsEndCopiesBehindAStuckStream(t *testing.T) {
 	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
 	within.Eventually(t, "nothing is kept", func() bool { return gpu.ReadStats().Device.Live+gpu.ReadStats().Pinned.Live == 0 })
 	assert.Zero(t, gpu.ReadStats().Lost)
+}
+
+// A stream takes fewer copies than a batch has columns: what the driver would wait for, a copy waits for until its
+// context ends.
+func TestContextsEndCopiesOfManyColumnsBehindAStuckStream(t *testing.T) {
+	checkLeaks(t)
+	const columns, rows, mostPending = 100, 8, 28
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	want := columnsOf(memory.DefaultAllocator, columns, rows, false)
+	defer want.Release()
+	s := newStream(t, gpu)
+	var data []cdevice.ArrayData
+	var memories []device.Memory
+	for i := range columns {
+		mem := filled(t, gpu, s, arrow.Int64Traits.CastToBytes(want.Column(i).(*array.Int64).Int64Values()))
+		memories = append(memories, mem)
+		data = append(data, cdevice.ArrayData{Length: rows, Buffers: []device.Ptr{0, mem.Ptr()}})
+	}
+	require.NoError(t, s.Synchronize(background))
+	stuck := newStream(t, gpu)
+	open := m.Hold(t, stuck)
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, stuck.Record(e))
+	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), rows, data, cdevice.Lifetime{Ready: e, Release: func() {
+		for _, mem := range memories {
+			assert.NoError(t, mem.FreeAfter(nil))
+		}
+	}})
+	require.NoError(t, err)
+	for name, f := range map[string]func(context.Context) error{
+		"CopyToHost":                    func(ctx context.Context) error { _, err := batch.CopyToHost(ctx, nil); return err },
+		"CopyToHost, page-locked":       func(ctx context.Context) error { _, err := batch.CopyToHost(ctx, cudatest.Pinned(t, gpu)); return err },
+		"CopyTo memory of the same GPU": func(ctx context.Context) error { _, err := batch.CopyTo(ctx, gpu); return err },
+	} {
+		m.Sim.ResetCounters()
+		within.Context(t, name, f)
+		assert.LessOrEqual(t, m.Sim.Calls("cuMemcpyAsync"), mostPending, name)
+	}
+	open()
+	there, err := batch.CopyTo(background, gpu)
+	require.NoError(t, err)
+	for _, b := range []*cdevice.RecordBatch{batch, there} {
+		back, err := b.CopyToHost(background, nil)
+		require.NoError(t, err)
+		assert.True(t, array.RecordEqual(want, back))
+		back.Release()
+		b.Release()
+	}
+	require.NoError(t, gpu.Flush(background))
 }
 
 // An allocator of page-locked memory waits for memory that was freed and is still used. The

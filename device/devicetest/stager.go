@@ -124,20 +124,38 @@ var stagerIsolationRules = []rule{
 		check(b.Free(other))
 		check(other.Synchronize(background))
 	}),
-	{"a thousand small uploads on a held stream hold up no other upload", func(t T, c *contract) {
+	{"small uploads on a held stream wait with their context, if at all, and hold up no other upload", func(t T, c *contract) {
 		if c.CPUAccessible() {
 			return // the copy itself may wait
 		}
 		const n, uploads = 64, 1000
-		m, other := c.allocate(t, n*uploads), c.allocate(t, n)
+		m, other, freed := c.allocate(t, n*uploads), c.allocate(t, n), c.owned(t, n, nil)
+		settle(t, c.Device)
 		s, _, open := c.stuck(t)
+		upload := func(ctx context.Context, i int) error {
+			return c.uploads(ctx, m.Ptr()+device.Ptr(i*n), repeated(n, byte(i)), s)
+		}
+		first := uploads // that waits
 		for i := range uploads {
-			within(t, fmt.Sprint("upload ", i), func() {
-				check(c.uploads(background, m.Ptr()+device.Ptr(i*n), repeated(n, byte(i)), s))
-			})
+			ctx, cancel := context.WithTimeout(background, limit)
+			var err error
+			within(t, fmt.Sprint("upload ", i), func() { err = upload(ctx, i) })
+			cancel()
+			if err != nil {
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				first = i
+				break
+			}
+		}
+		if first < uploads {
+			endsInTime(t, "an upload that waits", func(ctx context.Context) error { return upload(ctx, first) })
 		}
 		c.uploadsGoOn(t, other)
+		within(t, "a free on the stream", func() { check(freed.Free(s)) })
 		open()
+		for i := first; i < uploads; i++ {
+			check(upload(background, i))
+		}
 		check(s.Synchronize(background))
 		got := c.read(t, m.Ptr(), n*uploads, s)
 		for i := range uploads {

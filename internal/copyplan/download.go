@@ -63,7 +63,7 @@ func (d *downloader) direct(ctx context.Context, list []device.Range) error {
 
 // copy enqueues the copies, and waits.
 func (d *downloader) copy(ctx context.Context, list []device.Range) error {
-	if err := d.dev.Copy(list, d.stream); err != nil {
+	if err := enqueueCopies(ctx, d.dev, list, d.stream); err != nil {
 		return err
 	}
 	return d.stream.Synchronize(ctx)
@@ -121,7 +121,7 @@ func (d *downloader) start(ctx context.Context, list []device.Range, limit int64
 		r.Dst = at
 		at += device.Ptr(r.Size)
 	}
-	err = d.dev.Copy(in, d.stream)
+	err = enqueueCopies(ctx, d.dev, in, d.stream)
 	if err == nil && len(rest) > 0 {
 		p.done, err = EventAfter(d.stream)
 	}

@@ -91,7 +91,7 @@ func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree
 		list[i] = device.Range{Dst: host.Ptr() + device.Ptr(read.at), Src: device.Ptr(*read.into + uintptr(read.before)), Size: read.size}
 		*read.into = uintptr(list[i].Dst) - uintptr(read.before)
 	}
-	err = dev.Copy(list, s)
+	err = enqueueCopies(ctx, dev, list, s)
 	if err == nil {
 		err = s.Synchronize(ctx)
 	}

@@ -93,7 +93,7 @@ func upload(ctx context.Context, dev device.Device, ranges []device.Range, s dev
 		free()
 		return nil, err
 	}
-	if err := dev.Copy(out, s); err != nil {
+	if err := enqueueCopies(ctx, dev, out, s); err != nil {
 		afterStream(s, nil, free) // some of the copies may be enqueued
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package copyplan
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -59,6 +60,17 @@ func checkOnStream(on device.Stream, at, from tree.Location) error {
 		return nil
 	}
 	return err
+}
+
+// enqueueCopies is device.Device.Copy. ctx ends a wait of the device for room on the stream, which it may have where the
+// work before the copies is stuck.
+func enqueueCopies(ctx context.Context, dev device.Device, ranges []device.Range, s device.Stream) error {
+	if d, ok := dev.(interface {
+		CopyContext(context.Context, []device.Range, device.Stream) error
+	}); ok {
+		return d.CopyContext(ctx, ranges, s)
+	}
+	return dev.Copy(ranges, s)
 }
 
 // EventAfter returns an event that is complete when the work enqueued on the stream so far has

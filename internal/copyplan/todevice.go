@@ -133,7 +133,7 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 		if err := s.At.WaitOn(d.stream); err != nil {
 			return false, err
 		}
-		if err := d.dev.Copy(copies.list, d.stream); err != nil {
+		if err := enqueueCopies(ctx, d.dev, copies.list, d.stream); err != nil {
 			return true, err
 		}
 	}

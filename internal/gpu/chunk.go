@@ -28,7 +28,7 @@ func (c *chunk) fill(ctx context.Context, list []device.Range) (rest []device.Ra
 	err = hostcopy.Copy(ctx, in, stagingCopy, func() error {
 		var next []device.Range
 		next, out = hostcopy.Cut(out, stagingCopy)
-		refused = c.enqueue(next)
+		refused = c.enqueue(ctx, next)
 		return refused
 	})
 	if err != nil && refused == nil {
@@ -53,16 +53,16 @@ func (c *chunk) place(ranges []device.Range) (in, out []device.Range) {
 	return ranges, out
 }
 
-// enqueue enqueues copies out of the memory.
-func (c *chunk) enqueue(copies []device.Range) error {
-	c.enqueued = true // even if a copy fails: those before it are
-	if err := c.ctx.Copy(copies, c.stream); err != nil {
-		return err
-	}
-	if c.between != nil {
+// enqueue enqueues copies out of the memory, when the stream has room for them.
+func (c *chunk) enqueue(ctx context.Context, copies []device.Range) error {
+	err := within(ctx).copies(c.events.backlog, copies, c.stream, func(piece []device.Range) error {
+		c.enqueued = true // even if a copy fails: those before it are
+		return c.ctx.Copy(piece, c.stream)
+	})
+	if err == nil && c.between != nil {
 		c.between()
 	}
-	return nil
+	return err
 }
 
 // finish takes the memory, which ends when the copies that are enqueued are done, and returns an

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -33,22 +34,51 @@ type route struct {
 
 // Copy enqueues all ranges on a stream of g; their ends may be memory of any GPU that is open.
 func (g *GPU) Copy(ranges []device.Range, stream uintptr) error {
+	return g.copy(admission{}, ranges, stream)
+}
+
+// CopyContext is Copy that waits until the stream has room. After an error, some of the copies may be enqueued.
+func (g *GPU) CopyContext(ctx context.Context, ranges []device.Range, stream uintptr) error {
+	return g.copy(within(ctx), ranges, stream)
+}
+
+func (g *GPU) copy(admit admission, ranges []device.Range, stream uintptr) error {
 	if !g.Platform.several.Load() {
-		return g.Ctx.Copy(ranges, stream)
+		return g.copyReached(admit, ranges, stream)
 	}
-	return g.copyAcross(ranges, stream)
+	return g.copyAcross(admit, ranges, stream)
+}
+
+// copyReached enqueues ranges whose ends g reaches.
+func (g *GPU) copyReached(admit admission, ranges []device.Range, stream uintptr) error {
+	return admit.copies(&g.Backlog, ranges, stream, func(piece []device.Range) error { return g.Ctx.Copy(piece, stream) })
+}
+
+// Record makes the event complete once all work on a stream of g so far is done.
+func (g *GPU) Record(event, stream uintptr) error {
+	return admission{}.enqueue(&g.Backlog, stream, callCost, func() error { return g.Ctx.Record(event, stream) })
+}
+
+// WaitEvent makes later work on a stream of g wait for the latest record of an event.
+func (g *GPU) WaitEvent(stream, event uintptr) error {
+	return admission{}.enqueue(&g.Backlog, stream, callCost, func() error { return g.Ctx.WaitEvent(stream, event) })
+}
+
+// Prefetch enqueues on a stream of g the moving of managed memory to the device with this ordinal.
+func (g *GPU) Prefetch(p device.Ptr, size int64, ordinal int, stream uintptr) error {
+	return admission{}.enqueue(&g.Backlog, stream, callCost, func() error { return g.Ctx.Prefetch(p, size, ordinal, stream) })
 }
 
 // Memset enqueues on a stream of g the filling of memory of a GPU with value.
 func (g *GPU) Memset(of *GPU, p device.Ptr, value byte, size int64, stream uintptr) error {
 	if of == g {
-		return g.Ctx.Memset(p, value, size, stream)
+		return admission{}.enqueue(&g.Backlog, stream, callCost, func() error { return g.Ctx.Memset(p, value, size, stream) })
 	}
-	return g.detour(of, stream, func(stream uintptr) error { return of.Ctx.Memset(p, value, size, stream) })
+	return g.detour(of, stream, func(stream uintptr) error { return of.Memset(of, p, value, size, stream) })
 }
 
 // copyAcross enqueues all ranges on a stream of g; their ends may be memory of any GPU.
-func (g *GPU) copyAcross(ranges []device.Range, stream uintptr) error {
+func (g *GPU) copyAcross(admit admission, ranges []device.Range, stream uintptr) error {
 	ends, err := g.Ctx.FindEnds(ranges)
 	if err != nil {
 		return err
@@ -58,7 +88,7 @@ func (g *GPU) copyAcross(ranges []device.Range, stream uintptr) error {
 		for n < len(ranges) && g.route(ends[n]) == r {
 			n++
 		}
-		if err := g.copyBy(r, ranges[:n], stream); err != nil {
+		if err := g.copyBy(admit, r, ranges[:n], stream); err != nil {
 			return err
 		}
 		ranges, ends = ranges[n:], ends[n:]
@@ -66,14 +96,16 @@ func (g *GPU) copyAcross(ranges []device.Range, stream uintptr) error {
 	return nil
 }
 
-func (g *GPU) copyBy(r route, ranges []device.Range, stream uintptr) error {
+func (g *GPU) copyBy(admit admission, r route, ranges []device.Range, stream uintptr) error {
 	switch {
 	case r.by != nil:
-		return g.detour(r.by, stream, func(stream uintptr) error { return r.by.Ctx.Copy(ranges, stream) })
+		return g.detour(r.by, stream, func(stream uintptr) error { return r.by.copyReached(admit, ranges, stream) })
 	case r.to != nil:
-		return g.Ctx.CopyPeer(r.to.Ctx, r.from.Ctx, ranges, stream)
+		return admit.copies(&g.Backlog, ranges, stream, func(piece []device.Range) error {
+			return g.Ctx.CopyPeer(r.to.Ctx, r.from.Ctx, piece, stream)
+		})
 	}
-	return g.Ctx.Copy(ranges, stream)
+	return g.copyReached(admit, ranges, stream)
 }
 
 // route returns the route of a range with these ends. A GPU that is not open has no context to
@@ -105,7 +137,7 @@ func (g *GPU) detour(other *GPU, stream uintptr, work func(stream uintptr) error
 			err = errors.Join(err, failed, other.Ctx.SynchronizeStream(aside))
 		}
 	}
-	if other.Ctx.FreeStream(aside) != nil { // the work on it completes all the same
+	if other.Streams.destroy(aside) != nil { // the work on it completes all the same
 		other.Deferred.later(func() error { return other.Ctx.FreeStream(aside) })
 	}
 	return err
@@ -117,7 +149,7 @@ func follow(first *GPU, before uintptr, second *GPU, after uintptr) error {
 	if err != nil {
 		return err
 	}
-	err = second.Ctx.WaitEvent(after, event.word)
+	err = second.WaitEvent(after, event.word)
 	event.letGo()
 	return err
 }

@@ -15,6 +15,7 @@ import (
 type Events struct {
 	ctx      *cuda.Context
 	deferred *Deferred
+	backlog  *Backlog
 
 	mu   sync.Mutex
 	free []uintptr
@@ -112,28 +113,35 @@ type SharedEvent struct {
 	refs   atomic.Int32
 }
 
-// share takes an event from the list; the caller holds it.
-func (l *Events) share() (*SharedEvent, error) {
-	word, err := l.take()
+// record returns an event behind the work on the stream, which the caller holds.
+func (l *Events) record(stream uintptr) (*SharedEvent, error) {
+	return l.recordBy(admission{}, stream)
+}
+
+func (l *Events) recordBy(admit admission, stream uintptr) (*SharedEvent, error) {
+	e := &SharedEvent{events: l}
+	e.refs.Store(1)
+	err := admit.enqueue(l.backlog, stream, callCost, func() (err error) {
+		e.word, err = l.recordWord(stream)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	e := &SharedEvent{events: l, word: word}
-	e.refs.Store(1)
 	return e, nil
 }
 
-// record returns an event behind the work on the stream, which the caller holds.
-func (l *Events) record(stream uintptr) (*SharedEvent, error) {
-	event, err := l.share()
+// recordWord takes an event from the list, and records it on the stream.
+func (l *Events) recordWord(stream uintptr) (uintptr, error) {
+	word, err := l.take()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if err := l.ctx.Record(event.word, stream); err != nil {
-		event.letGo()
-		return nil, err
+	if err := l.ctx.Record(word, stream); err != nil {
+		l.release(word)
+		return 0, err
 	}
-	return event, nil
+	return word, nil
 }
 
 // mayUse reports whether work may be enqueued on the stream: not on the legacy default
@@ -151,10 +159,17 @@ func (e *SharedEvent) reached(key keep.Key) (bool, error) {
 	return e.events.ctx.QueryEventFor(e.word, key)
 }
 
+// release is put, with another try later where the driver fails.
+func (l *Events) release(word uintptr) {
+	if l.put(word) != nil {
+		l.deferred.later(func() error { return l.ctx.FreeEvent(word) })
+	}
+}
+
 // letGo is drop, with another try later where the driver fails.
 func (e *SharedEvent) letGo() {
-	if e.drop() != nil {
-		e.events.deferred.later(func() error { return e.events.ctx.FreeEvent(e.word) })
+	if e.refs.Add(-1) == 0 {
+		e.events.release(e.word)
 	}
 }
 

@@ -39,3 +39,10 @@ func (g *Staging) Staged() (bytes int64, streams int) {
 	defer g.mu.Unlock()
 	return g.bytes, len(g.streams)
 }
+
+// Streams returns of how many streams the work is counted.
+func (b *Backlog) Streams() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.streams)
+}

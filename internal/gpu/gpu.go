@@ -22,6 +22,7 @@ type GPU struct {
 
 	Deferred     Deferred
 	Synchronizer Synchronizer
+	Backlog      Backlog
 	Events       Events
 	Streams      Streams
 	Heap         Heap
@@ -84,7 +85,8 @@ func openGPU(p *Platform, ordinal int, made func(*GPU) error) (*GPU, error) {
 func (g *GPU) init(pool cuda.Pool, background uintptr) {
 	d := &g.Deferred
 	d.ctx, d.synchronize, d.reason, d.guard.device = g.Ctx, g.Synchronizer.synchronize, g.Synchronizer.lastReason, g.Ctx
-	g.Events.ctx, g.Events.deferred = g.Ctx, d
+	g.Backlog.ctx, g.Backlog.events = g.Ctx, &g.Events
+	g.Events.ctx, g.Events.deferred, g.Events.backlog = g.Ctx, d, &g.Backlog
 	g.Streams.ctx, g.Streams.deferred, g.Streams.events = g.Ctx, d, &g.Events
 	y := &g.Synchronizer
 	y.ctx, y.streams, y.gone, y.turn = g.Ctx, &g.Streams, g.Gone, make(chan struct{}, 1)
@@ -92,7 +94,7 @@ func (g *GPU) init(pool cuda.Pool, background uintptr) {
 	s := &g.Staging
 	s.ctx, s.deferred, s.events = g.Ctx, d, &g.Events
 	s.host = func(ctx context.Context, m *Memory, size int64) error {
-		return g.Heap.Allocate(ctx, m, device.PinnedMemory, size, g.Ctx, 0)
+		return g.Heap.Allocate(ctx, m, device.PinnedMemory, size, g, 0)
 	}
 }
 

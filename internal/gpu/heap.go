@@ -47,8 +47,8 @@ func (h *Heap) ID(kind device.MemoryKind) device.ID {
 }
 
 // Allocate makes m owned memory of a kind, of size bytes. Memory of the pool is allocated on a stream of
-// the context of.
-func (h *Heap) Allocate(ctx context.Context, m *Memory, kind device.MemoryKind, size int64, of *cuda.Context, stream uintptr) error {
+// the GPU of.
+func (h *Heap) Allocate(ctx context.Context, m *Memory, kind device.MemoryKind, size int64, of *GPU, stream uintptr) error {
 	if err := h.pushBack(ctx, kind, size); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func isOutOfMemory(err error) bool {
 // cache is where memory of this kind comes from; nil: from the pool.
 func (m *Memory) cache() *sizeclass.Cache { return m.heap.caches[purposeOf(m.kind)] }
 
-func (m *Memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (err error) {
+func (m *Memory) take(ctx context.Context, of *GPU, stream uintptr) (err error) {
 	if m.kind == device.ShareableMemory {
 		m.drop = m.heap.ctx.FreeMemory
 		m.ptr, err = m.heap.ctx.NewMemory(m.size)
@@ -52,8 +52,10 @@ func (m *Memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (er
 	}
 	cache := m.cache()
 	if cache == nil {
-		m.ptr, err = of.NewPoolMemory(m.heap.pool, m.size, stream)
-		return err
+		return within(ctx).enqueue(&of.Backlog, stream, callCost, func() error {
+			m.ptr, err = of.Ctx.NewPoolMemory(m.heap.pool, m.size, stream)
+			return err
+		})
 	}
 	if m.size > sizeclass.MaxSize {
 		return fmt.Errorf("cuda: allocate %d bytes on %s: more than can be addressed: %w", m.size, m.ID(), cuda.PublicCode(cuda.OutOfMemory))
@@ -94,7 +96,8 @@ func (m *Memory) Free(events *Events, stream uintptr, refused error) error {
 // other memory is freed when an event is complete that is recorded on it.
 func (m *Memory) freeOn(events *Events, stream uintptr) error {
 	if m.drop == nil && m.cache() == nil {
-		if err := events.ctx.FreePoolMemory(m.ptr, stream); err != nil {
+		err := admission{}.enqueue(events.backlog, stream, callCost, func() error { return events.ctx.FreePoolMemory(m.ptr, stream) })
+		if err != nil {
 			return err
 		}
 		m.ended()

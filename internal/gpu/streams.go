@@ -35,8 +35,14 @@ func (l *Streams) New(h *Handle, priority int) error {
 	if err != nil {
 		return err
 	}
-	l.own(h, word, func() error { return l.ctx.FreeStream(word) })
+	l.own(h, word, func() error { return l.destroy(word) })
 	return nil
+}
+
+// destroy ends a stream once its work is done.
+func (l *Streams) destroy(word uintptr) error {
+	l.events.backlog.forget(word)
+	return l.ctx.FreeStream(word)
 }
 
 // Borrow makes h a stream that another library owns.
@@ -98,6 +104,7 @@ func (l *Streams) takeIdle() (uintptr, error) {
 		l.mu.Unlock()
 		done, err := l.ctx.QueryStreamFor(word, 0)
 		if done && err == nil {
+			l.events.backlog.forget(word)
 			l.ctx.HandOut(device.Ptr(word), 0)
 			return word, nil
 		}
@@ -123,7 +130,7 @@ func (l *Streams) put(word uintptr) error {
 	if kept {
 		return nil
 	}
-	return l.ctx.FreeStream(word)
+	return l.destroy(word)
 }
 
 // drain ends the streams on the list.
@@ -133,7 +140,7 @@ func (l *Streams) drain() {
 	l.free = nil
 	l.mu.Unlock()
 	for _, word := range free {
-		if l.ctx.FreeStream(word) != nil {
+		if l.destroy(word) != nil {
 			l.deferred.later(func() error { return l.ctx.FreeStream(word) })
 		}
 	}

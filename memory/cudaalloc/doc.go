@@ -52,7 +52,18 @@
 // Calls that may wait take a context. When it is done they return its error; the work of the GPU
 // goes on, and the wait leaves no goroutine, thread or use of the handle behind. All
 // other calls return without waiting for the GPU, except [Device.Copy] of plain host memory, for
-// which the driver may wait.
+// which the driver may wait, and calls that enqueue work on a stream that is full.
+//
+// # Streams
+//
+// A stream takes a certain amount of pending work (1,022 fills on an H200 with CUDA 13.0, or 55 small copies with a
+// record behind each); the next call that enqueues work on it blocks in the driver until some of it is done, whatever
+// its context. So this package counts what it enqueues on each stream. Where half of that may be pending on a stream that
+// does not move on, [Device.Upload], [Device.CopyContext] and [Device.Allocate] of stream-ordered memory, and with them
+// the copies of package cdevice, wait until their context ends. [Device.Copy], [Device.Memset], [Stream.Record],
+// [Stream.WaitEvent], [Stream.AfterWork] and frees have no context, and do not wait here: a program that makes hundreds of such
+// calls, or enqueues hundreds of kernels, on a stream that it holds back may block in the driver. Work of other libraries
+// and on [Device.PerThread] is not counted.
 //
 // # Stream capture
 //

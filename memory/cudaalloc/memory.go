@@ -17,7 +17,8 @@ import (
 // Where the driver has no memory left, cached memory is given back to it, and
 // Allocate waits for memory that was freed and that pending work may still use: until ctx is
 // done, or for two seconds in which nothing is freed. The error then wraps [OutOfMemory].
-// Allocate waits in the same way where more than [Limits.Waiting] bytes wait to be freed.
+// Allocate waits in the same way where more than [Limits.Waiting] bytes wait to be freed, and for stream-ordered
+// memory until s has room, or ctx is done.
 func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (device.Memory, error) {
 	if err := d.mayAllocate(ctx, size); err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 		return nil, err
 	}
 	m := &memory{dev: d}
-	if err := d.gpu.Heap.Allocate(ctx, &m.Memory, d.kind, size, of.Ctx, stream); err != nil {
+	if err := d.gpu.Heap.Allocate(ctx, &m.Memory, d.kind, size, of, stream); err != nil {
 		return nil, err
 	}
 	return m, nil

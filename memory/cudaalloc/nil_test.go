@@ -49,6 +49,8 @@ func TestNilArguments(t *testing.T) {
 		"Device.CanAccessPeer(peer)":      {Call: func() error { _, err := gpu.CanAccessPeer(nil); return err }, Want: "cuda: CanAccessPeer: peer = nil, want a GPU"},
 		"Device.EnablePeerAccess(peer)":   {Call: func() error { return gpu.EnablePeerAccess(nil) }, Want: "peer = nil, want a GPU"},
 		"Device.Copy(s)":                  {Call: func() error { return gpu.Copy(nil, none) }},
+		"Device.CopyContext(ctx)":         {Call: func() error { return gpu.CopyContext(ctx, nil, nil) }, Want: "cuda: copy: " + noContext},
+		"Device.CopyContext(s)":           {Call: func() error { return gpu.CopyContext(background, nil, none) }},
 		"Device.Flush(ctx)":               {Call: func() error { return gpu.Flush(ctx) }, Want: noContext},
 		"Device.Trim(ctx)":                {Call: func() error { return gpu.Trim(ctx) }, Want: noContext},
 		"Device.HoldSynchronization(ctx)": {Call: func() error { _, err := gpu.HoldSynchronization(ctx); return err }, Want: noContext},

@@ -179,7 +179,7 @@ func (s *Stream) Record(e device.Event) error {
 	if own, ok := e.(*Event); ok && own.dev != s.dev {
 		return s.dev.foreign("event", own.dev)
 	}
-	return s.dev.gpu.Ctx.Record(h, s.Handle())
+	return s.dev.gpu.Record(h, s.Handle())
 }
 
 // WaitEvent makes work enqueued from now on wait for the latest record of e, which
@@ -190,7 +190,7 @@ func (s *Stream) WaitEvent(e device.Event) error {
 		return err
 	}
 	s.apart.Store(false)
-	return s.dev.gpu.Ctx.WaitEvent(s.Handle(), h)
+	return s.dev.gpu.WaitEvent(s.Handle(), h)
 }
 
 // Query reports whether all work enqueued so far has completed. It does not wait.
