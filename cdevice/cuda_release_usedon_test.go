@@ -10,24 +10,16 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // polled returns when the events of all that waits for one have been asked for.
-func polled(t *testing.T, m *cudatest.Machine) {
+func polled(t *testing.T, gpu *cudaalloc.Device) {
 	t.Helper()
-	gpu := m.GPUs[0]
-	s := newStream(t, gpu)
-	open := m.Hold(t, s)
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, s.Record(e))
-	called := make(chan struct{})
-	e.OnComplete(func() { close(called) })
-	require.NoError(t, e.Close())
-	open()
-	within.Seconds(t, "a function behind an event", func() error { <-called; return nil })
+	within.Seconds(t, "a query of all events", func() error { core.Of(gpu).Deferred.Poll(); return nil })
 }
 
 // The memory of an import waits for the streams that UsedOn named, and for no other stream of the
@@ -40,13 +32,13 @@ func TestGPUUsedOnWaitsForItsStreamsAlone(t *testing.T) {
 		released := new(atomic.Bool)
 		a := pendingArray(t, gpu, released)
 		require.NoError(t, a.Synchronize(background))
-		m.Stranger(t, gpu).Hold(t)
 		open := m.Hold(t, two)
+		m.Stranger(t, gpu).Hold(t)
 		require.NoError(t, a.UsedOn(one))
 		require.NoError(t, a.UsedOn(two))
 		a.Release()
 		require.NoError(t, one.Synchronize(background))
-		polled(t, m)
+		polled(t, gpu)
 		assert.False(t, released.Load(), "the other stream has work to do")
 		open()
 		within.Eventually(t, "its release, while the stream of another library is stuck", released.Load)
@@ -97,10 +89,10 @@ func TestGPUUsedOnAStreamThatCannotBeAsked(t *testing.T) {
 				after := row.before(t, s)
 				open := m.Stranger(t, gpu).Hold(t)
 				a.Release()
-				polled(t, m)
+				polled(t, gpu)
 				assert.False(t, released.Load())
 				after()
-				polled(t, m)
+				polled(t, gpu)
 				assert.False(t, released.Load(), "a stream has work to do")
 				open()
 				within.Eventually(t, "its release", released.Load)

@@ -36,7 +36,7 @@ type Rule struct {
 type Option func(*contract)
 
 // WithHold passes a function that holds a stream back: work enqueued on s after the call of
-// hold starts only when open is called. The rules about pending work need it, and a device
+// hold starts only when open is called. Each rule holds one stream. The rules about pending work need it, and a device
 // that is a device.Memsetter; without it they are left out, as for a device that does its
 // work at once.
 func WithHold(hold func(s device.Stream) (open func(), err error)) Option {

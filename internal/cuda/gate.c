@@ -1,5 +1,6 @@
-/* Holding a stream back, on a real device as on a simulated one: a host function
- * in the stream waits until the gate is opened. */
+/* Holding a stream back, on a real device as on a simulated one: a host function in the stream waits until
+ * the gate is opened. A driver calls the host functions of a context one after the other: gates open in the order in
+ * which they were made. */
 #include "driver.h"
 
 #include <stdlib.h>

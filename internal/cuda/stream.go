@@ -68,7 +68,8 @@ func (c *Context) SynchronizeEvent(event uintptr) error {
 }
 
 // Hold holds the stream back: work enqueued from now on waits until open is called,
-// which must be done once. For tests; it works on every driver.
+// which must be done once, and for the holds of the context that were made before. For tests; it works
+// on every driver.
 func (c *Context) Hold(stream uintptr) (open func(), err error) {
 	r := C.cdevice_v0_cuda_gate_new(c.table, c.word(), C.uintptr_t(stream))
 	if r.code != 0 {

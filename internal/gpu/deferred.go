@@ -137,6 +137,11 @@ func (d *Deferred) sweep() (any bool) {
 		return false
 	}
 	defer d.sweeping.Unlock()
+	return d.sweepAll()
+}
+
+// sweepAll is sweep for the goroutine that holds d.sweeping.
+func (d *Deferred) sweepAll() (any bool) {
 	d.mu.Lock()
 	list := d.behindEvents
 	d.behindEvents = nil

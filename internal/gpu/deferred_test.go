@@ -214,10 +214,11 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 	g := cudatest.SimulatedGPU(t, cudasim.Options{})
 	const size = 1000
 	s := g.Stream()
-	stuck := g.M.Stranger(t, g.Device).Hold(t)
+	stranger := g.M.Stranger(t, g.Device)
 	// waits makes something wait for an event that is closed then, and that is complete after open.
 	waits := func(name string, wait func(device.Event), over func() bool) {
 		open := g.M.Hold(t, s)
+		defer stranger.Hold(t)()
 		e := g.Event(s)
 		g.M.Sim.ResetCounters()
 		wait(e)
@@ -235,7 +236,6 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 		require.NoError(t, s.Record(e))
 		require.NoError(t, own.FreeAfter(e))
 	}, func() bool { return g.ReadStats().Device.Live == 0 })
-	stuck()
 }
 
 // An event that the driver cannot query proves nothing: frees that wait for it wait for all work

@@ -9,6 +9,17 @@ func (p *Platform) Forget(g *GPU) {
 	delete(p.gpus, int64(g.Ctx.Ordinal()))
 }
 
+// Poll returns when all events that items wait for have been queried, and the functions behind those that were complete
+// have been called.
+func (d *Deferred) Poll() {
+	d.sweeping.Lock()
+	d.sweepAll()
+	d.sweeping.Unlock()
+	called := make(chan struct{})
+	d.call(func() { close(called) })
+	<-called
+}
+
 // ForgetLost sets the number of lost items to zero.
 func (d *Deferred) ForgetLost() { d.lost.Store(0) }
 

@@ -21,7 +21,7 @@ func TestAbandonedWaitsLeaveNothing(t *testing.T) {
 	sim := g.M.Sim
 	s := g.Stream()
 	producer := g.M.Stranger(t, g.Device)
-	g.M.Hold(t, s)
+	openOwn := g.M.Hold(t, s)
 	open := producer.Hold(t)
 	word, destroy := producer.Event(t)
 	e, err := g.WrapEvent(word)
@@ -50,6 +50,7 @@ func TestAbandonedWaitsLeaveNothing(t *testing.T) {
 		r := sim.Report()
 		assert.Zero(t, r.Calls["cu"+what+"Query"]+r.Calls["cu"+what+"Synchronize"]+int(r.FailedCalls), what)
 	}
+	openOwn()
 	open()
 	require.NoError(t, producer.Synchronize())
 }

@@ -210,7 +210,8 @@ func (m *Machine) HostWrite(p device.Ptr, size int64) {
 }
 
 // Hold holds a stream of the machine back: work enqueued on it from now on waits until open is
-// called, at the latest when the test ends.
+// called, at the latest when the test ends. Of several holds of a GPU, the one that was made first is opened
+// first: a driver calls no host function while another one has not returned.
 func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
 	ctx := m.retain(t, s.Device().ID().Ordinal)
 	let, err := ctx.Hold(s.Handle())

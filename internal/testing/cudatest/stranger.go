@@ -1,11 +1,13 @@
 package cudatest
 
 import (
+	"errors"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -14,6 +16,7 @@ import (
 // Stranger is a stream that other code of the process made, by calls of the driver that
 // package cudaalloc does not see: another library's.
 type Stranger struct {
+	sim    *cudasim.Sim // nil for a driver that tests do not control
 	ctx    *cuda.Context
 	Handle uintptr // CUstream
 }
@@ -25,7 +28,7 @@ func (m *Machine) Stranger(t testing.TB, gpu *cudaalloc.Device) *Stranger {
 	handle, err := ctx.NewStream(0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ctx.FreeStream(handle)) })
-	return &Stranger{ctx, handle}
+	return &Stranger{m.Sim, ctx, handle}
 }
 
 // context is the primary context of the GPU, which the GPU retains.
@@ -36,14 +39,29 @@ func (m *Machine) context(t testing.TB, gpu device.Device) *cuda.Context {
 	return ctx
 }
 
-// Hold holds the stream back until open is called, at the latest when the test ends.
+// Hold holds the stream back until open is called, at the latest when the test ends. On a simulated machine that is
+// independent of all other holds; for others, see [Machine.Hold].
 func (s *Stranger) Hold(t testing.TB) (open func()) {
 	t.Helper()
-	let, err := s.ctx.Hold(s.Handle)
+	let, err := s.hold()
 	require.NoError(t, err)
 	open = sync.OnceFunc(let)
 	t.Cleanup(open)
 	return open
+}
+
+func (s *Stranger) hold() (open func(), err error) {
+	if s.sim == nil {
+		return s.ctx.Hold(s.Handle)
+	}
+	event, err := s.ctx.NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.sim.HoldEvent(event), s.ctx.Record(event, s.Handle)); err != nil {
+		return nil, errors.Join(err, s.ctx.FreeEvent(event))
+	}
+	return func() { _, _ = s.sim.FireEvent(event), s.ctx.FreeEvent(event) }, nil
 }
 
 // Memset enqueues a fill.
