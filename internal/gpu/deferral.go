@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
@@ -20,6 +21,10 @@ type Deferral struct {
 	unseen bool        // call is a function of this module, by which the program learns nothing
 	known  *keep.Known // that it acts on, too, or nil
 	fails  int
+	// idle reports that end calls a function of the driver that waits for the GPU. cached reports that the
+	// memory is in no use, and since when it waits is since.
+	idle, cached bool
+	since        time.Time
 	// elsewhere counts the other GPUs whose work it waits for, too, and which have not answered.
 	elsewhere atomic.Int32
 

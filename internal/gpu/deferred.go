@@ -17,7 +17,8 @@ import (
 // goroutine queries all of them. Work on unknown streams needs the whole context: another
 // goroutine synchronises it, once for all items that wait by then. A stream that is stuck
 // holds up the items that wait for its events, and those that wait for the context; no
-// others. Both goroutines live only while items wait, and run no function of a caller.
+// others. A third goroutine makes the calls of the driver that wait for the GPU. All live only while items
+// wait, and run no function of a caller.
 type Deferred struct {
 	ctx *cuda.Context
 	// synchronize returns when the work is done that the context had at the call, or, with an
@@ -28,9 +29,11 @@ type Deferred struct {
 	mu            sync.Mutex
 	behindEvents  []*Deferral
 	behindContext []*Deferral
+	whenIdle      []*Deferral
 	all           map[*Deferral]struct{} // that have not ended, those being ended too
 	polling       bool
 	synchronizing bool
+	reaping       bool
 	freed         time.Time // when memory was freed the last time
 	failures      int       // items that ended with an error
 	failure       error     // the last of them
@@ -40,6 +43,8 @@ type Deferred struct {
 	count atomic.Int64 // that have not ended
 	bytes atomic.Int64 // of memory that they free
 	lost  atomic.Int64 // given up
+	// needed counts callers that wait for memory, or for all that waits to end.
+	needed atomic.Int64
 
 	reason func() error // why the context could not be synchronised the last time
 }
@@ -94,11 +99,18 @@ func (d *Deferred) note(one *Deferral) {
 // enqueue starts the goroutine that waits for the evidence. The caller holds d.mu.
 func (d *Deferred) enqueue(list ...*Deferral) {
 	for _, one := range list {
-		if one.after != nil {
+		switch {
+		case one.after != nil:
 			d.behindEvents = append(d.behindEvents, one)
-		} else {
+		case one.idle:
+			d.whenIdle = append(d.whenIdle, one)
+		default:
 			d.behindContext = append(d.behindContext, one)
 		}
+	}
+	if len(d.whenIdle) > 0 && !d.reaping {
+		d.reaping = true
+		go d.reap()
 	}
 	if len(d.behindEvents) > 0 && !d.polling {
 		d.polling = true

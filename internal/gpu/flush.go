@@ -10,6 +10,8 @@ import (
 
 // Flush waits until everything that now waits for work of the GPU has ended.
 func (d *Deferred) Flush(ctx context.Context) error {
+	d.needed.Add(1)
+	defer d.needed.Add(-1)
 	// What ends may leave more behind: a block that a cache does not keep, a call of the driver that waits
 	// for the GPU, a function that is called once memory is unregistered.
 	// It may also fail before the next round asks for it.

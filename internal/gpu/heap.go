@@ -147,13 +147,12 @@ func (s source) Allocate(ctx context.Context, size int64) (p device.Ptr, err err
 // Watcher is told which parts of the memory are in use, unless it is nil.
 func (s source) Watcher(device.Ptr) sizeclass.Watcher { return s.heap.watcher() }
 
-// Free gives memory back to the driver that no pending work uses. The driver waits for the
-// GPU all the same, so Free calls it only when the GPU is idle.
+// Free gives memory back to the driver that no pending work uses, when the GPU is idle.
 func (s source) Free(p device.Ptr, size int64) {
 	if s.kind != device.OwnMemory {
 		s.heap.locked.remove(p)
 	}
-	s.heap.deferred.add(&Deferral{bytes: size, end: func() error {
+	s.heap.deferred.add(&Deferral{idle: true, cached: true, bytes: size, end: func() error {
 		if s.kind == device.PinnedMemory {
 			return s.heap.ctx.FreeHost(p)
 		}

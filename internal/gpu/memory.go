@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
@@ -176,7 +177,7 @@ func (m *Memory) end() error {
 	m.publish()
 	switch cache := m.cache(); {
 	case m.drop != nil:
-		m.heap.deferred.add(&Deferral{key: m.key(), bytes: m.waits(), end: m.endIdle})
+		m.heap.deferred.add(&Deferral{idle: true, since: time.Now(), key: m.key(), bytes: m.waits(), end: m.endIdle})
 		return nil
 	case cache != nil:
 		cache.Give(m.block)

@@ -120,6 +120,8 @@ func isClosed(c <-chan struct{}) bool {
 // waitForFrees calls enough now and then, not before least has passed, until it returns true. It
 // gives up when ctx is done, or when nothing was freed for too long since the allocation started.
 func (h *Heap) waitForFrees(ctx context.Context, started time.Time, least time.Duration, enough func() bool) error {
+	h.deferred.needed.Add(1)
+	defer h.deferred.needed.Add(-1)
 	pause := backoff{least: least}
 	for !enough() {
 		if err := pause.sleep(ctx); err != nil {

@@ -90,7 +90,7 @@ func (d *Device) Own() *Device { return d.kinds[device.OwnMemory] }
 // Shareable returns the device for memory on the GPU that other processes can open: device.CUDA, as
 // [Device.Own], but each allocation is one of cuMemAlloc, outside the pool, and is given back to the driver
 // when it is freed, since a handle refers to a whole allocation for as long as that lives. Allocating is slow
-// (the driver works on whole pages of 2 MB), and the memory is freed once the GPU has no work.
+// (the driver works on whole pages of 2 MB), and the memory is freed once the GPU has no work, or after a second.
 func (d *Device) Shareable() *Device { return d.kinds[device.ShareableMemory] }
 
 // Pinned returns the device for the page-locked host memory of the GPU: device.CUDAHost, which

@@ -47,6 +47,12 @@
 // waits for memory that was freed and that pending work uses: until its context ends, or
 // nothing is freed for two seconds.
 //
+// The driver waits for the GPU where memory that is not of a pool is given back to it, unregistered or closed, and all
+// threads that enqueue work wait meanwhile. So cached memory is given back when the GPU is idle, or when it
+// is needed: by an allocation, [Device.Flush] or [Device.Trim]. Shareable and registered memory, and memory of other
+// processes, waits a second for that. In these cases, and where work is enqueued in the microseconds between the
+// look and the call, a stream that is stuck then holds up the process until it goes on.
+//
 // # Waits
 //
 // Calls that may wait take a context. When it is done they return its error; the work of the GPU
@@ -64,6 +70,9 @@
 // [Stream.WaitEvent], [Stream.AfterWork] and frees have no context, and do not wait here: a program that makes hundreds of such
 // calls, or enqueues hundreds of kernels, on a stream that it holds back may block in the driver. Work of other libraries
 // and on [Device.PerThread] is not counted.
+//
+// This package enqueues no host functions (cuLaunchHostFunc). One of the program that blocks holds up its stream and, as the
+// driver calls them one after the other, all other host functions.
 //
 // # Stream capture
 //

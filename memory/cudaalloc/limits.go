@@ -26,8 +26,8 @@ type Limits struct {
 	// own, see [Device.Upload].
 	Waiting int64
 	// IdleAfter is the time after which unused memory is given back to the driver, which may
-	// take up to twice as long; 0 keeps it for ever. It is given back after the work that the GPU
-	// then has.
+	// take up to twice as long; 0 keeps it for ever. Memory of the pool is given back at once, other memory
+	// when the GPU is idle.
 	IdleAfter time.Duration
 }
 
