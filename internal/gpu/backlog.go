@@ -62,8 +62,8 @@ func (l *lane) cost() int {
 // admission is how calls are admitted to a stream: the zero value counts them, and never waits.
 type admission struct{ ctx context.Context }
 
-// within is the admission that waits until the stream has room, or ctx is done.
-func within(ctx context.Context) admission { return admission{ctx} }
+// waitingFor is the admission that waits until the stream has room, or ctx is done.
+func waitingFor(ctx context.Context) admission { return admission{ctx} }
 
 // enqueue calls call, which enqueues work of a cost on a stream.
 func (a admission) enqueue(b *Backlog, stream uintptr, cost int, call func() error) error {

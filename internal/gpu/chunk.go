@@ -55,7 +55,7 @@ func (c *chunk) place(ranges []device.Range) (in, out []device.Range) {
 
 // enqueue enqueues copies out of the memory, when the stream has room for them.
 func (c *chunk) enqueue(ctx context.Context, copies []device.Range) error {
-	err := within(ctx).copies(c.events.backlog, copies, c.stream, func(piece []device.Range) error {
+	err := waitingFor(ctx).copies(c.events.backlog, copies, c.stream, func(piece []device.Range) error {
 		c.enqueued = true // even if a copy fails: those before it are
 		return c.ctx.Copy(piece, c.stream)
 	})

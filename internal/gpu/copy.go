@@ -39,7 +39,7 @@ func (g *GPU) Copy(ranges []device.Range, stream uintptr) error {
 
 // CopyContext is Copy that waits until the stream has room. After an error, some of the copies may be enqueued.
 func (g *GPU) CopyContext(ctx context.Context, ranges []device.Range, stream uintptr) error {
-	return g.copy(within(ctx), ranges, stream)
+	return g.copy(waitingFor(ctx), ranges, stream)
 }
 
 func (g *GPU) copy(admit admission, ranges []device.Range, stream uintptr) error {

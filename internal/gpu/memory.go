@@ -53,7 +53,7 @@ func (m *Memory) take(ctx context.Context, of *GPU, stream uintptr) (err error) 
 	}
 	cache := m.cache()
 	if cache == nil {
-		return within(ctx).enqueue(&of.Backlog, stream, callCost, func() error {
+		return waitingFor(ctx).enqueue(&of.Backlog, stream, callCost, func() error {
 			m.ptr, err = of.Ctx.NewPoolMemory(m.heap.pool, m.size, stream)
 			return err
 		})

@@ -41,7 +41,7 @@ type Staging struct {
 // an event behind all of them, which the caller holds. It may change ranges.
 func (g *Staging) copy(ctx context.Context, list []device.Range, stream uintptr) (*SharedEvent, error) {
 	if len(list) == 0 {
-		return g.events.recordBy(within(ctx), stream)
+		return g.events.recordBy(waitingFor(ctx), stream)
 	}
 	for {
 		memory, err := g.chunk(ctx, min(hostcopy.Size(list), stagingChunk), stream)

@@ -26,7 +26,7 @@ func (g *GPU) Upload(ctx context.Context, kind device.MemoryKind, list []device.
 	if of != g && kind != device.ManagedMemory {
 		return g.uploadAcross(ctx, of, direct, staged, stream)
 	}
-	if err := of.copyReached(within(ctx), direct, stream); err != nil {
+	if err := of.copyReached(waitingFor(ctx), direct, stream); err != nil {
 		return nil, err
 	}
 	return of.Staging.copy(ctx, staged, stream) // events are recorded in the context of their stream
@@ -87,7 +87,7 @@ func appendDirect(list []device.Range, r device.Range) []device.Range {
 func (g *GPU) uploadAcross(ctx context.Context, of *GPU, direct, staged []device.Range, stream uintptr) (*SharedEvent, error) {
 	var done *SharedEvent
 	err := of.detour(g, stream, func(own uintptr) (err error) {
-		if err = g.copyReached(within(ctx), direct, own); err == nil {
+		if err = g.copyReached(waitingFor(ctx), direct, own); err == nil {
 			done, err = g.Staging.copy(ctx, staged, own)
 		}
 		return err
