@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -50,6 +51,7 @@ const (
 	importRelease     = "import+release"
 	importView        = "import+view+release"
 	importColumn      = "import+view, one column read"
+	importValues      = "import+values, one column read"
 	plainBothWays     = "plain both ways"
 	validation        = "full validation"
 )
@@ -60,6 +62,9 @@ func batchOperations(sub subject) []measurement {
 		{importView, viewing(importView, allColumns)},
 		{importColumn, viewing(importColumn, func(arrow.RecordBatch) int { return 1 })},
 		{plainBothWays, plain},
+	}
+	if sub.name == "int64" {
+		all = append(all, measurement{importValues, summing})
 	}
 	if sub.columns <= 1000 { // the work is that of the rows
 		all = append(all, measurement{validation, validating})
@@ -184,6 +189,45 @@ func viewing(name string, columns func(arrow.RecordBatch) int) func(shape) opera
 		}
 		return operation{ours: side{do: ours}, peers: append(cdataImport(s), s.others(name)...), close: producer.Close}
 	}
+}
+
+// summing reads the values of one column, without an arrow.RecordBatch.
+func summing(s shape) operation {
+	in, producer := new(carray), s.producer()
+	schema := s.rec.Schema()
+	ctx := context.Background()
+	total := int64(0)
+	ours := func(n int) {
+		for range n {
+			producer.Give(&in.CArrowDeviceArray)
+			batch := must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema))
+			total += sum(must(cdevice.Values[int64](must(batch.ColumnView(ctx, 0)))))
+			batch.Release()
+		}
+	}
+	return operation{ours: side{do: ours}, peers: append(cdataSum(s), s.others(importValues)...), close: producer.Close}
+}
+
+func cdataSum(s shape) []peer {
+	in, producer := new(carray), s.producer()
+	schema := s.rec.Schema()
+	total := int64(0)
+	do := func(n int) {
+		for range n {
+			producer.Give(&in.CArrowDeviceArray)
+			rec := must(cdata.ImportCRecordBatchWithSchema(in.plain(), schema))
+			total += sum(rec.Column(0).(*array.Int64).Int64Values())
+			rec.Release()
+		}
+	}
+	return []peer{{name: "cdata", do: do, close: producer.Close}}
+}
+
+func sum(values []int64) (total int64) {
+	for _, value := range values {
+		total += value
+	}
+	return total
 }
 
 // validating checks all buffers of a batch that was imported before.

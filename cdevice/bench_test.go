@@ -194,3 +194,45 @@ func must(b *testing.B, err error) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkImportAndSum measures an import, of which the values of one column are read.
+func BenchmarkImportAndSum(b *testing.B) {
+	benchmark(b, func(b *testing.B, rec arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		var out cdevice.CArrowDeviceArray
+		sum := int64(0)
+		for b.Loop() {
+			must(b, cdevice.ExportRecordBatch(batch, &out, nil))
+			back, err := cdevice.ImportRecordBatchWithSchema(&out, rec.Schema())
+			must(b, err)
+			column, err := back.ColumnView(background, 0)
+			must(b, err)
+			values, err := cdevice.Values[int64](column)
+			must(b, err)
+			for _, value := range values {
+				sum += value
+			}
+			back.Release()
+		}
+	})
+}
+
+// BenchmarkImportAndView measures an import, of which all columns are read as arrays of arrow-go.
+func BenchmarkImportAndView(b *testing.B) {
+	benchmark(b, func(b *testing.B, rec arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		var out cdevice.CArrowDeviceArray
+		for b.Loop() {
+			must(b, cdevice.ExportRecordBatch(batch, &out, nil))
+			back, err := cdevice.ImportRecordBatchWithSchema(&out, rec.Schema())
+			must(b, err)
+			view, err := back.HostView(background)
+			must(b, err)
+			back.Release()
+			for i := range int(view.NumCols()) {
+				if view.Column(i).Len() != 1000 {
+					b.Fatal("the column is short")
+				}
+			}
+			view.Release()
+		}
+	})
+}

@@ -62,6 +62,26 @@ class Import : public Operation {
   int columns_;
 };
 
+// The values of one column are summed.
+class ImportValues : public Operation {
+ public:
+  using Operation::Operation;
+  arrow::Status Run(int64_t n) override {
+    for (int64_t i = 0; i < n; i++) {
+      ArrowDeviceArray in;
+      data_.producer->give(data_.producer, &in);
+      ARROW_ASSIGN_OR_RAISE(auto batch, arrow::ImportDeviceRecordBatch(&in, data_.schema));
+      const auto& data = *batch->column_data(0);
+      const int64_t* values = data.GetValues<int64_t>(1);
+      for (int64_t row = 0; row < data.length; row++) sum_ += values[row];
+    }
+    return arrow::Status::OK();
+  }
+
+ private:
+  int64_t sum_ = 0;
+};
+
 class Plain : public Operation {
  public:
   using Operation::Operation;
@@ -107,6 +127,7 @@ std::unique_ptr<Operation> MakeBatchOperation(const std::string& name, Data data
   if (name == "import+release") return std::make_unique<Import>(std::move(data), 0);
   if (name == "import+view, one column read") return std::make_unique<Import>(std::move(data), 1);
   if (name == "import+view+release") return std::make_unique<Import>(std::move(data), columns);
+  if (name == "import+values, one column read") return std::make_unique<ImportValues>(std::move(data));
   if (name == "plain both ways") return std::make_unique<Plain>(std::move(data));
   // Arrow C++ keeps nothing of a schema that it saw before.
   if (name == "schema, first time" || name == "schema again") return std::make_unique<Schema>(std::move(data));

@@ -22,6 +22,7 @@ struct Operation {
   ArrowArrayView fresh;  // that import makes of the schema
   bench_producer* producer;
   ArrowError error;
+  int64_t sum;  // of values
   std::vector<ArrowDeviceArray> live;
 };
 
@@ -56,6 +57,25 @@ int Import(Operation* o, int64_t n) {
     ArrowDeviceArray in;
     o->producer->give(o->producer, &in);
     int code = ArrowArrayViewSetArray(&o->view, &in.array, &o->error);
+    in.array.release(&in.array);
+    NANOARROW_RETURN_NOT_OK(code);
+  }
+  return NANOARROW_OK;
+}
+
+// The values are read where they are, as by the others: through the pointer in the view.
+int ImportValues(Operation* o, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    ArrowDeviceArray in;
+    o->producer->give(o->producer, &in);
+    int code = ArrowArrayViewSetArray(&o->view, &in.array, &o->error);
+    if (code == NANOARROW_OK) {
+      const ArrowArrayView* column = o->view.children[0];
+      const int64_t* values = column->buffer_views[1].data.as_int64 + column->offset;
+      int64_t sum = 0;
+      for (int64_t row = 0; row < column->length; row++) sum += values[row];
+      o->sum += sum;
+    }
     in.array.release(&in.array);
     NANOARROW_RETURN_NOT_OK(code);
   }
@@ -104,6 +124,7 @@ const struct {
     {"import+release", Import},
     {"import+view+release", Import},
     {"import+view, one column read", Import},
+    {"import+values, one column read", ImportValues},
     {"plain both ways", Plain},
     {"schema, first time", Schema},
     {"schema again", Schema},
@@ -114,7 +135,7 @@ const struct {
 int Prepare(Operation* o, ArrowSchema* schema, ArrowDeviceArray* batch) {
   ArrowSchemaMove(schema, &o->schema);
   NANOARROW_RETURN_NOT_OK(ArrowArrayViewInitFromSchema(&o->view, &o->schema, &o->error));
-  if (o->run == Validate || o->run == Import || o->run == Schema) {
+  if (o->run == Validate || o->run == Import || o->run == ImportValues || o->run == Schema) {
     ArrowArrayMove(&batch->array, &o->shared);
     return ArrowArrayViewSetArray(&o->view, &o->shared, &o->error);
   }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 
 use arrow_array::ffi::{from_ffi_and_data_type, FFI_ArrowArray, FFI_ArrowSchema};
-use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_array::{Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{ArrowError, Schema};
 
 use crate::{Data, Run};
@@ -16,6 +16,7 @@ pub fn operation(name: &str, data: &Data) -> Option<Operation> {
         "wrap+export+release" => wrap_export,
         "import+release" => import,
         "import+view+release" | "import+view, one column read" => import_view,
+        "import+values, one column read" => import_values,
         "plain both ways" => plain,
         // arrow-rs keeps nothing of a schema that it saw before.
         "schema, first time" | "schema again" => schema,
@@ -75,6 +76,16 @@ fn import_view(data: &Data, n: i64) -> Result<(), ArrowError> {
     for _ in 0..n {
         let imported = unsafe { from_ffi_and_data_type(data.given(), data.data_type.clone()) }?;
         drop(black_box(RecordBatch::from(StructArray::from(imported))));
+    }
+    Ok(())
+}
+
+/// Of the batch, one column becomes a typed array.
+fn import_values(data: &Data, n: i64) -> Result<(), ArrowError> {
+    for _ in 0..n {
+        let imported = unsafe { from_ffi_and_data_type(data.given(), data.data_type.clone()) }?;
+        let column = Int64Array::from(imported.child_data()[0].clone());
+        black_box(column.values().iter().sum::<i64>());
     }
     Ok(())
 }
