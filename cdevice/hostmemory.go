@@ -12,19 +12,26 @@ import (
 // hostMemory is the allocator that the buffers of one host view return their memory to. Together
 // with the view they hold one reference to the owner.
 type hostMemory struct {
-	owner  *tree.Owner
-	users  atomic.Int64 // the view, and its buffers that are alive
+	owner *tree.Owner
+	// users are the buffers that are alive, and unused, which the view holds: it makes buffers without an atomic operation.
+	users  atomic.Int64
+	unused int64 // buffers that are not made, one at least; changed by the goroutine that makes them
 	origin *live.Object
 }
 
 // start takes the reference to the owner for the view.
 func (m *hostMemory) start(owner *tree.Owner) {
+	const most = 1 << 40 // more buffers than there can be
 	m.owner, m.origin = owner, live.Add("HostView")
-	m.users.Store(1)
+	m.unused = most
+	m.users.Store(most)
 }
 
-func (m *hostMemory) drop() {
-	if m.users.Add(-1) == 0 {
+// end drops the view's hold, after which it makes no buffer.
+func (m *hostMemory) end() { m.drop(m.unused) }
+
+func (m *hostMemory) drop(users int64) {
+	if m.users.Add(-users) == 0 {
 		m.origin.Remove()
 		m.owner.Release()
 	}
@@ -39,7 +46,7 @@ func (m *hostMemory) abandon() {
 	}
 }
 
-func (m *hostMemory) Free([]byte) { m.drop() }
+func (m *hostMemory) Free([]byte) { m.drop(1) }
 
 func (*hostMemory) Allocate(int) []byte { panic(errNotResizable) }
 

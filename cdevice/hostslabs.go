@@ -13,12 +13,19 @@ import (
 // slabs has arrow-go's objects for columns of host views, several in one allocation. A column that a program keeps keeps
 // those beside it, which may be of other batches.
 type slabs struct {
-	spaces   slab[space]
+	int64s   slab[column[array.Int64]]
+	int32s   slab[column[array.Int32]]
+	float64s slab[column[array.Float64]]
+	spaces   slab[space] // of all other types
 	buffers  slab[memory.Buffer]
-	int64s   slab[array.Int64]
-	int32s   slab[array.Int32]
-	float64s slab[array.Float64]
 	strings  slab[array.String]
+}
+
+// column is what a column of values of a fixed width needs, unless it has a bitmap.
+type column[A any] struct {
+	space
+	values memory.Buffer
+	array  A
 }
 
 // slab is values that are not used yet.
@@ -46,39 +53,18 @@ func (s *slabs) space(n int) (*array.Data, []*memory.Buffer) {
 	return &space.data, space.buffers[:n:n]
 }
 
-// buffer returns a buffer of bytes of the memory, with one reference.
-func (s *slabs) buffer(b []byte, mem *hostMemory) *memory.Buffer {
-	to := s.buffers.take()
+// setBuffer makes *to, which is zero, a buffer of bytes of the memory, with one reference.
+func setBuffer(to *memory.Buffer, b []byte, mem *hostMemory) {
 	copy(unsafe.Slice(to, 1), unsafe.Slice(memory.NewBufferWithAllocator(b, mem), 1)) // nothing else refers to either yet
-	return to
 }
 
 // make is array.MakeFromData.
 func (s *slabs) make(data *array.Data) arrow.Array {
-	switch data.DataType().ID() {
-	case arrow.INT64:
-		return fill[array.Int64](s.int64s.take(), data)
-	case arrow.INT32:
-		return fill[array.Int32](s.int32s.take(), data)
-	case arrow.FLOAT64:
-		return fill[array.Float64](s.float64s.take(), data)
-	case arrow.STRING:
+	if data.DataType().ID() == arrow.STRING {
 		a := s.strings.take()
-		a.Retain()
+		a.Retain() // the reference of the caller
 		a.Reset(data)
 		return a
 	}
 	return array.MakeFromData(data)
-}
-
-// fill makes an array of a zero value.
-func fill[T any, A interface {
-	*T
-	arrow.Array
-	Reset(*array.Data)
-}](a A, data *array.Data,
-) arrow.Array {
-	a.Retain()
-	a.Reset(data)
-	return a
 }

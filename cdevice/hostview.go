@@ -31,7 +31,7 @@ import (
 //
 // The result is owned by the caller. It keeps the memory alive until its release, and so does every
 // column that is retained, except one of type null, which has no memory. It makes the array of a
-// column when the column is first asked for, on any goroutine. arrow-go's rules for concurrent use
+// column when the column is first asked for, or one before it, on any goroutine. arrow-go's rules for concurrent use
 // apply: an array counts its nulls at the first call of NullN, without a lock. The contents are
 // checked only as far as the sizes of the buffers require; [RecordBatch.ValidateFull] checks all of
 // them.
@@ -71,7 +71,7 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 	}
 	mem := new(hostMemory)
 	mem.start(a.mem.Retain())
-	defer mem.drop()
+	defer mem.end()
 	v := viewers.Get().(*viewer)
 	defer v.end()
 	v.mem = mem
@@ -85,7 +85,6 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 // viewer builds arrow-go's data over the memory of a tree of nodes. It is for one goroutine at a time.
 type viewer struct {
 	mem   *hostMemory
-	users int64 // of mem that are counted, and not used yet
 	sizes []int64
 	flat  tree.Node // scratch
 	slabs
@@ -103,20 +102,9 @@ var viewers = sync.Pool{New: func() any { return new(viewer) }}
 
 // end makes v ready for another use.
 func (v *viewer) end() {
-	v.mem.users.Add(-v.users)
-	*v = viewer{sizes: v.sizes, slabs: v.slabs}
+	v.mem, v.flat = nil, tree.Node{}
+	v.replaceNulls, v.exact, v.shared = false, 0, false
 	viewers.Put(v)
-}
-
-// buffer returns a buffer of bytes of the memory. Its users are counted several at a time.
-func (v *viewer) buffer(b []byte) *memory.Buffer {
-	if v.users == 0 {
-		const atOnce = 16
-		v.users = atOnce
-		v.mem.users.Add(atOnce)
-	}
-	v.users--
-	return v.slabs.buffer(b, v.mem)
 }
 
 // check returns an error if the buffers of the node or of one below it cannot have the sizes that their
@@ -134,12 +122,66 @@ func (v *viewer) check(n *tree.Node) (err error) {
 }
 
 func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
+	if n.Layout.Kind == layout.Fixed && n.Type.ID() != arrow.EXTENSION {
+		return v.fixed(n, layout.LeastSize(n.Type, n.Layout, 1, n.Offset+n.Length)), nil
+	}
 	data, err := v.data(n)
 	if err != nil {
 		return nil, err
 	}
 	defer hostread.RecoverArrow(&err, func() { v.refused(data) })
 	return v.make(data), nil
+}
+
+// fixed is array for values of a fixed width, whose buffer has size bytes: arrow-go refuses none.
+func (v *viewer) fixed(n *tree.Node, size int64) arrow.Array {
+	switch n.Type.ID() {
+	case arrow.INT64:
+		c := v.int64s.take()
+		v.setFixed(&c.space, &c.values, n, size)
+		c.array.Retain() // the reference of the caller
+		c.array.Reset(&c.data)
+		return &c.array
+	case arrow.INT32:
+		c := v.int32s.take()
+		v.setFixed(&c.space, &c.values, n, size)
+		c.array.Retain()
+		c.array.Reset(&c.data)
+		return &c.array
+	case arrow.FLOAT64:
+		c := v.float64s.take()
+		v.setFixed(&c.space, &c.values, n, size)
+		c.array.Retain()
+		c.array.Reset(&c.data)
+		return &c.array
+	}
+	space := v.spaces.take()
+	v.setFixed(space, v.buffers.take(), n, size)
+	return array.MakeFromData(&space.data)
+}
+
+// setFixed sets the data of an array of fixed, and the buffer of its values.
+func (v *viewer) setFixed(space *space, values *memory.Buffer, n *tree.Node, size int64) {
+	buffers := space.buffers[:2:2]
+	space.data.Reset(n.Type, int(n.Length), buffers, nil, int(n.Nulls), int(n.Offset))
+	if addr := n.Buffers[0]; addr != 0 && n.Length > 0 {
+		buffers[0] = v.buffer(addr, layout.BitBytes(n.Offset+n.Length))
+	}
+	addr := n.Buffers[1]
+	if n.Length == 0 {
+		addr, size = bridge.Zeros, 0 // a producer need not provide a buffer of an empty array
+	}
+	v.mem.unused--
+	setBuffer(values, abi.Slice[byte](addr, int(size)), v.mem)
+	buffers[1] = values
+}
+
+// buffer returns a buffer of the memory.
+func (v *viewer) buffer(addr uintptr, size int64) *memory.Buffer {
+	to := v.buffers.take()
+	v.mem.unused--
+	setBuffer(to, abi.Slice[byte](addr, int(size)), v.mem)
+	return to
 }
 
 // refused ends the memory of an array that arrow-go refused, whose references cannot be dropped.
@@ -189,7 +231,7 @@ func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 			addr = bridge.Zeros // a producer need not provide the single offset of an empty array
 		}
 		if addr != 0 {
-			buffers[shift+i] = v.buffer(abi.Slice[byte](addr, int(size)))
+			buffers[shift+i] = v.buffer(addr, size)
 		}
 	}
 	if len(n.Children) > 0 {
@@ -249,13 +291,45 @@ type hostBatch struct {
 	flat     *cstruct.Columns // in memory
 	memory   hostMemory
 
-	mu      sync.Mutex    // held while a column is made
-	made    []atomic.Bool // whether columns[i] is set; nil after the last release
+	mu      sync.Mutex    // held while columns are made
+	next    int           // the column after those that Column made last
+	run     int           // how many it made
+	upTo    atomic.Int64  // the columns before it are set
+	made    []atomic.Bool // whether columns[i] is set, from upTo on; nil after the last release
 	columns []arrow.Array
-	few     struct { // for few columns
+}
+
+// fewColumns and moreColumns are the space for the columns of a view in its own allocation.
+type (
+	fewColumns struct {
 		made    [4]atomic.Bool
 		columns [4]arrow.Array
 	}
+	moreColumns struct {
+		made    [16]atomic.Bool
+		columns [16]arrow.Array
+	}
+)
+
+// hostBatchOf returns a view with space for so many columns.
+func hostBatchOf(columns int) *hostBatch {
+	switch {
+	case columns <= len(fewColumns{}.made):
+		b := new(struct {
+			hostBatch
+			space fewColumns
+		})
+		b.made, b.columns = b.space.made[:columns], b.space.columns[:columns]
+		return &b.hostBatch
+	case columns <= len(moreColumns{}.made):
+		b := new(struct {
+			hostBatch
+			space moreColumns
+		})
+		b.made, b.columns = b.space.made[:columns], b.space.columns[:columns]
+		return &b.hostBatch
+	}
+	return &hostBatch{made: make([]atomic.Bool, columns), columns: make([]arrow.Array, columns)}
 }
 
 var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
@@ -263,26 +337,22 @@ var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
 // newHostBatch makes a record batch of a batch in memory that the CPU can access. All that its nodes can
 // be refused for is checked here, so that no function that makes a column later has to return an error.
 func newHostBatch(of *RecordBatch) (arrow.RecordBatch, error) {
-	b := &hostBatch{schema: of.schema, rows: of.rows, metadata: of.Metadata()}
+	b := hostBatchOf(of.columns.Len())
+	b.schema, b.rows, b.metadata = of.schema, of.rows, of.Metadata()
 	if from, ok := of.columns.Source().(*cstruct.Columns); ok && !of.columns.AreMade() {
 		b.flat = from.Flat()
 	}
 	if b.flat == nil {
 		b.nodes = of.nodes()
 	}
-	if err := b.start(of.columns.Len(), of.mem.Retain()); err != nil {
+	if err := b.start(of.mem.Retain()); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// start prepares for so many columns, and checks them. It takes the reference to the owner.
-func (b *hostBatch) start(columns int, mem *tree.Owner) error {
-	if columns <= len(b.few.made) {
-		b.made, b.columns = b.few.made[:columns], b.few.columns[:columns]
-	} else {
-		b.made, b.columns = make([]atomic.Bool, columns), make([]arrow.Array, columns)
-	}
+// start checks the columns. It takes the reference to the owner.
+func (b *hostBatch) start(mem *tree.Owner) error {
 	b.refs.Init("record batch of HostView")
 	b.memory.start(mem)
 	err := b.checkAll()
@@ -300,9 +370,12 @@ func (b *hostBatch) viewer(shared bool) *viewer {
 }
 
 func (b *hostBatch) checkAll() error {
+	if b.flat != nil && b.flat.Plan.FitAlways {
+		return nil
+	}
 	var v *viewer
 	for i := range b.columns {
-		if b.flat != nil && b.flat.FitsAlways(i) {
+		if b.flat != nil && b.flat.Plan.Arrays[i].FitsAlways() {
 			continue
 		}
 		if v == nil {
@@ -360,46 +433,85 @@ func isPlain(n *tree.Node) bool {
 	return false
 }
 
+// isMade reports whether columns[i] is set: other goroutines read it only then.
+func (b *hostBatch) isMade(i int) bool { return int64(i) < b.upTo.Load() || b.made[i].Load() }
+
 // set sets column i, whose reference it takes.
 func (b *hostBatch) set(i int, column arrow.Array) {
 	b.columns[i] = column
 	b.made[i].Store(true) // last: other goroutines read columns[i] only after it
 }
 
-// makeColumns makes columns i to j-1. It panics if the memory has changed since the checks, which is a fault
-// of the code that filled it.
-func (b *hostBatch) makeColumns(i, j int) {
+// makeFrom makes column i and, if Column made the columns before it, twice as many as the last time: who reads one column
+// after the other gets all of them for few locks, and who reads few has at most as many more.
+func (b *hostBatch) makeFrom(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if i != b.next {
+		b.run = 0
+	}
+	b.run = max(2*b.run, 1)
+	b.next = min(i+b.run, len(b.made))
+	b.makeColumns(i, b.next)
+}
+
+// makeColumns makes columns i to j-1. The caller holds the lock. It panics if the memory has changed since the checks, which
+// is a fault of the code that filled it.
+func (b *hostBatch) makeColumns(i, j int) {
 	v := b.viewer(true)
 	defer v.end()
+	inOrder := int64(i) == b.upTo.Load()
+	if inOrder {
+		defer func() { b.upTo.Store(int64(i)) }() // once: an atomic store is a part of what a column costs
+	}
 	for ; i < j; i++ {
-		if b.made[i].Load() {
+		if b.isMade(i) {
 			continue
 		}
-		column, err := v.array(b.node(v, i))
+		column, err := b.column(v, i)
 		if err != nil {
 			panic(fielderr.Within(tree.ColumnName(i), err))
 		}
-		b.set(i, column)
+		b.columns[i] = column
+		if !inOrder {
+			b.made[i].Store(true)
+		}
 	}
 }
 
+// column makes column i.
+func (b *hostBatch) column(v *viewer, i int) (arrow.Array, error) {
+	n := b.node(v, i)
+	if b.flat != nil {
+		if a := &b.flat.Plan.Arrays[i]; a.FitsAlways() {
+			return v.fixed(n, a.SecondSize(n.Offset+n.Length)), nil
+		}
+	}
+	return v.array(n)
+}
+
 func (b *hostBatch) Column(i int) arrow.Array {
-	if !b.made[i].Load() {
-		b.makeColumns(i, i+1)
+	if !b.isMade(i) {
+		b.makeFrom(i)
 	}
 	return b.columns[i]
 }
 
 func (b *hostBatch) Columns() []arrow.Array {
 	for i := range b.made {
-		if !b.made[i].Load() {
-			b.makeColumns(i, len(b.made))
+		if !b.isMade(i) {
+			b.makeAll(i)
 			break
 		}
 	}
 	return b.columns
+}
+
+// makeAll makes the columns from i on.
+func (b *hostBatch) makeAll(i int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.makeColumns(i, len(b.made))
 }
 
 func (b *hostBatch) Retain() { b.refs.Retain() }
@@ -430,12 +542,12 @@ func (b *hostBatch) dropsLast() bool {
 
 func (b *hostBatch) close() {
 	for i := range b.made {
-		if b.made[i].Load() {
+		if b.isMade(i) {
 			b.columns[i].Release()
 		}
 	}
 	b.made, b.columns = nil, nil
-	b.memory.drop()
+	b.memory.end()
 }
 
 func (b *hostBatch) Schema() *arrow.Schema { return b.schema }

@@ -1,6 +1,8 @@
 package cdevice
 
 import (
+	"sync/atomic"
+
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -13,6 +15,7 @@ type importedView struct {
 	hostBatch
 	owner  tree.Owner
 	source cstruct.Columns
+	few    fewColumns
 }
 
 func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error) {
@@ -39,7 +42,12 @@ func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.Rec
 	default:
 		v.nodes = v.source.MakeNodes()
 	}
-	if err := v.start(s.NumFields(), &v.owner); err != nil {
+	if n := s.NumFields(); n <= len(v.few.made) {
+		v.made, v.columns = v.few.made[:n], v.few.columns[:n]
+	} else {
+		v.made, v.columns = make([]atomic.Bool, n), make([]arrow.Array, n)
+	}
+	if err := v.start(&v.owner); err != nil {
 		return nil, err
 	}
 	return &v.hostBatch, nil

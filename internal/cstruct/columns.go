@@ -1,8 +1,6 @@
 package cstruct
 
 import (
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -38,13 +36,6 @@ func (c *Columns) Flat() *Columns {
 		return c
 	}
 	return nil
-}
-
-// FitsAlways reports whether the sizes of the buffers of a flat column do not depend on their contents, and its type
-// is one of arrow-go.
-func (c *Columns) FitsAlways(i int) bool {
-	a := &c.Plan.Arrays[i]
-	return (a.Layout.Kind == layout.Fixed || a.Layout.Kind == layout.Bits) && a.Type.ID() != arrow.EXTENSION
 }
 
 // FlatNode sets *n to the node of column i. Its NULL buffers are not replaced.

@@ -23,6 +23,9 @@ type Plan struct {
 	Flat []uint8
 	// AllFlat is true if each column has an entry in Flat.
 	AllFlat bool
+	// FitAlways is true if the sizes of the buffers of all columns follow from the structs alone, and all types are
+	// those of arrow-go.
+	FitAlways bool
 	// Simple is true if all arrays are simple; see Layout.simple. Buffers and Pointers are the numbers
 	// of their buffers, and of the children of all but dictionary arrays, the columns included.
 	Simple            bool
@@ -62,12 +65,13 @@ func newPlan(s *arrow.Schema) (p *Plan, err error) {
 	if count > maxNodes {
 		return nil, errTooLarge
 	}
-	p = &Plan{Schema: *s, Arrays: make([]Array, count), Flat: make([]uint8, count)}
+	p = &Plan{Schema: *s, Arrays: make([]Array, count), Flat: make([]uint8, count), FitAlways: true}
 	for i := range count {
 		if err := p.add(i, s.Field(i).Type, 1); err != nil {
 			return nil, err
 		}
 		p.Flat[i] = p.Arrays[i].flat()
+		p.FitAlways = p.FitAlways && p.Arrays[i].FitsAlways()
 	}
 	p.AllFlat = !slices.Contains(p.Flat, 0)
 	p.count()
@@ -117,6 +121,11 @@ func (p *Plan) add(i int, dt arrow.DataType, depth int) error {
 		}
 	}
 	return nil
+}
+
+// FitsAlways reports whether the sizes of the buffers follow from the struct alone, and the type is one of arrow-go.
+func (a *Array) FitsAlways() bool {
+	return (a.Layout.Kind == Fixed || a.Layout.Kind == Bits) && a.Type.ID() != arrow.EXTENSION
 }
 
 // flat returns the array's entry in Plan.Flat.

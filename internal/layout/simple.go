@@ -13,8 +13,12 @@ func (l *Layout) simple() bool {
 // SecondFits reports whether size bytes are enough for buffer 1 of a simple array with end =
 // offset+length elements, of which there are fewer than 2^32.
 func (a *Array) SecondFits(size, end int64) bool {
-	return a.SecondBase+(a.SecondBits*end+7)/8 <= size
+	return a.SecondSize(end) <= size
 }
+
+// SecondSize returns the least size in bytes of buffer 1 of a simple array with end = offset+length elements, if they are at
+// most a.Most.
+func (a *Array) SecondSize(end int64) int64 { return a.SecondBase + (a.SecondBits*end+7)/8 }
 
 // count sets what is known of all arrays of the plan.
 func (p *Plan) count() {
