@@ -110,7 +110,7 @@ func (r report) ratios(operation, shape string, columns int) (cells []string, fo
 
 // inTables are the operations of the tables, in their order.
 var inTables = []string{
-	exportRelease, wrapExportRelease, importRelease, importView, importColumn, plainBothWays, validation,
+	exportRelease, wrapExportRelease, importRelease, importView, importColumn, importValues, plainBothWays, validation,
 	schemaFirst, schemaAgain, streamName, wrapStream, wrapStreamView, plainStreams, asyncBatches,
 }
 
