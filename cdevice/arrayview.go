@@ -21,6 +21,7 @@ import (
 //
 //	column, err := batch.ColumnView(ctx, 0)
 //	values, err := cdevice.Values[int64](column)
+//	sum := int64(0)
 //	for i, value := range values {
 //		if !column.IsNull(i) {
 //			sum += value
