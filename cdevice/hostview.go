@@ -167,12 +167,8 @@ func (v *viewer) setFixed(space *space, values *memory.Buffer, n *tree.Node, siz
 	if addr := n.Buffers[0]; addr != 0 && n.Length > 0 {
 		buffers[0] = v.buffer(addr, layout.BitBytes(n.Offset+n.Length))
 	}
-	addr := n.Buffers[1]
-	if n.Length == 0 {
-		addr, size = bridge.Zeros, 0 // a producer need not provide a buffer of an empty array
-	}
 	v.mem.unused--
-	setBuffer(values, abi.Slice[byte](addr, int(size)), v.mem)
+	setBuffer(values, abi.Slice[byte](n.Buffers[1], int(size)), v.mem)
 	buffers[1] = values
 }
 
