@@ -249,6 +249,33 @@ func TestAllocationsOfImportsThatStayAlive(t *testing.T) {
 	}
 }
 
+// The objects of arrow-go for the columns of a view come from slabs, one for 16 columns of numbers.
+func TestViewsOfAllColumnsAllocateSlabs(t *testing.T) {
+	for _, columns := range []int{1, 10, 100, 1000} {
+		rec, tree := wide(t, columns)
+		in := new(cdevice.CArrowDeviceArray)
+		most := 2.0 // the import, the view
+		if columns > 16 {
+			most += 2 // the columns, and which of them are made
+		}
+		most += math.Ceil(float64(columns) / 16)
+		assert.LessOrEqual(t, testing.AllocsPerRun(50, func() {
+			tree.Export(abi.As[abi.ArrowDeviceArray](in))
+			b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
+			require.NoError(t, err)
+			view, err := b.HostView(background)
+			require.NoError(t, err)
+			b.Release()
+			for i := range columns {
+				if view.Column(i).Len() != 3 {
+					t.Error("another column")
+				}
+			}
+			view.Release()
+		}), most, "%d columns", columns)
+	}
+}
+
 // A batch that is exported once: the crossings of its whole life, in both orders of the releases.
 func TestCrossingsOfABatchThatIsExportedOnce(t *testing.T) {
 	rec, _ := wide(t, 10)
