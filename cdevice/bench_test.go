@@ -236,3 +236,12 @@ func BenchmarkImportAndView(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkValidateFull measures what a check of the contents takes without contents: int64 has none.
+func BenchmarkValidateFull(b *testing.B) {
+	benchmark(b, func(b *testing.B, _ arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		for b.Loop() {
+			must(b, batch.ValidateFull(background))
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 	"github.com/arrowdevice/arrowdevice/internal/validate"
 )
 
@@ -50,9 +51,7 @@ func (b *RecordBatch) ValidateFull(ctx context.Context) error {
 		return err
 	}
 	defer b.mem.Release()
-	t := b.tree()
-	t.At = t.At.ForCPU(t.Nodes)
-	return validate.Tree(ctx, t)
+	return validate.Tree(ctx, tree.Tree{Mem: b.mem, At: b.atForCPU(), Nodes: b.nodes(), Name: tree.ColumnName})
 }
 
 // ValidateFull checks the contents of the buffers; see [RecordBatch.ValidateFull].
@@ -65,6 +64,6 @@ func (a *Array) ValidateFull(ctx context.Context) error {
 	}
 	defer a.mem.Release()
 	t := a.tree()
-	t.At = t.At.ForCPU(t.Nodes)
+	t.At = a.atForCPU()
 	return validate.Tree(ctx, t)
 }

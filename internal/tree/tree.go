@@ -19,7 +19,7 @@ type Tree struct {
 
 // Each calls do for each node, but not for those below it, until do returns an error. It adds the
 // node's name to that error.
-func (t Tree) Each(do func(n *Node) error) error {
+func (t *Tree) Each(do func(n *Node) error) error {
 	for i := range t.Nodes {
 		if err := do(&t.Nodes[i]); err != nil {
 			return fielderr.Within(t.Name(i), err)

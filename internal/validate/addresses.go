@@ -46,7 +46,7 @@ func buffer(i int) string { return fmt.Sprintf("buffers[%d]", i) }
 
 // checkRemote checks trees in memory that the CPU cannot access: that every buffer is memory of the
 // declared device, and as large as the array requires; then the contents, in CPU memory.
-func checkRemote(ctx context.Context, t tree.Tree) error {
+func checkRemote(ctx context.Context, t *tree.Tree) error {
 	p, err := newProber(ctx, t.At)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func checkRemote(ctx context.Context, t tree.Tree) error {
 	if err := t.At.Synchronize(ctx); err != nil {
 		return err
 	}
-	return copyplan.EachOnHost(ctx, t, p.memory, func(n *tree.Node) error {
+	return copyplan.EachOnHost(ctx, *t, p.memory, func(n *tree.Node) error {
 		return fielderr.During(fielderr.OpValidate, p.contents(n))
 	})
 }
@@ -100,7 +100,7 @@ func newProber(ctx context.Context, at tree.Location) (*prober, error) {
 
 // checkPinned checks trees in pinned or managed memory that the CPU can access: the sizes that
 // follow from the structs before a buffer is read, then those that follow from the contents.
-func checkPinned(ctx context.Context, t tree.Tree) error {
+func checkPinned(ctx context.Context, t *tree.Tree) error {
 	p, err := newProber(ctx, t.At)
 	if err != nil {
 		return err

@@ -29,6 +29,9 @@ func (v *validator) contents(n *tree.Node) error {
 	if err := v.Spend(hostread.NodeWork + len(n.Buffers)); err != nil {
 		return err
 	}
+	if k := n.Layout.Kind; k == layout.Fixed || k == layout.Bits { // every value is one of the type
+		return v.nullCount(n)
+	}
 	st := n.Storage()
 	// The sizes first: they bound every read that follows.
 	sizes, err := hostread.CheckSizes(v.sizes, n)

@@ -21,10 +21,10 @@ func Tree(ctx context.Context, t tree.Tree) error {
 		return err
 	}
 	if !t.At.CPUAccessible() {
-		return checkRemote(ctx, t)
+		return checkRemote(ctx, &t)
 	}
 	if id := t.At.ID; id.Type != device.CPU && id.Type.CPUAccessible() && !t.At.Assumed {
-		return checkPinned(ctx, t)
+		return checkPinned(ctx, &t)
 	}
 	if err := t.At.Synchronize(ctx); err != nil {
 		return err
@@ -32,7 +32,7 @@ func Tree(ctx context.Context, t tree.Tree) error {
 	v := newValidator(ctx)
 	var err error
 	gone := memcopy.Guard(func() error {
-		err = v.all(t)
+		err = v.all(&t)
 		return nil
 	})
 	if gone != nil {
@@ -41,7 +41,7 @@ func Tree(ctx context.Context, t tree.Tree) error {
 	return err
 }
 
-func (v *validator) all(t tree.Tree) error {
+func (v *validator) all(t *tree.Tree) error {
 	return t.Each(func(n *tree.Node) error {
 		if err := v.probeCPUMemory(n); err != nil {
 			return err
