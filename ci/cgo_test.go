@@ -3,11 +3,14 @@ package ci
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const cgoMessage = "undefined: arrowdevice_needs_cgo__set_CGO_ENABLED_1_and_install_a_C_compiler"
@@ -50,3 +53,26 @@ func TestWithoutCgo(t *testing.T) {
 		}
 	}
 }
+
+// C may write to the stack of a goroutine only while no Go code runs on it, which could move the stack: noescape without
+// nocallback has no effect in Go, and nocallback alone makes calls slower.
+func TestDirectivesOfCgoArePairs(t *testing.T) {
+	pairs := 0
+	for _, path := range mayUseCgo {
+		files, err := filepath.Glob("../" + path + "/*.go")
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			named := map[string][]string{}
+			for _, d := range directive.FindAllStringSubmatch(string(text), -1) {
+				named[d[1]] = append(named[d[1]], d[2])
+			}
+			assert.ElementsMatch(t, named["noescape"], named["nocallback"], file)
+			pairs += len(named["noescape"])
+		}
+	}
+	assert.Positive(t, pairs)
+}
+
+var directive = regexp.MustCompile(`#cgo (noescape|nocallback) (\w+)`)

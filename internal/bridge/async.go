@@ -1,6 +1,5 @@
 package bridge
 
-// #cgo nocallback cdevice_v0_calling
 // #include <errno.h>
 // #include "async.h"
 import "C"

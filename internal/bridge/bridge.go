@@ -3,11 +3,6 @@
 // packages that use it.
 package bridge
 
-// #cgo noescape cdevice_v0_block_new
-// #cgo nocallback cdevice_v0_block_new
-// #cgo nocallback cdevice_v0_counted
-// #cgo noescape cdevice_v0_tree_free
-// #cgo nocallback cdevice_v0_tree_free
 // #include "bridge.h"
 // #include "counts.h"
 import "C"

@@ -1,17 +1,5 @@
 package bridge
 
-// #cgo noescape cdevice_v0_exports_new
-// #cgo nocallback cdevice_v0_exports_new
-// #cgo noescape cdevice_v0_exports_block
-// #cgo nocallback cdevice_v0_exports_block
-// #cgo noescape cdevice_v0_exports_free
-// #cgo nocallback cdevice_v0_exports_free
-// #cgo noescape cdevice_v0_exports_left
-// #cgo nocallback cdevice_v0_exports_left
-// #cgo noescape cdevice_v0_exports_poison
-// #cgo nocallback cdevice_v0_exports_poison
-// #cgo noescape cdevice_v0_exports_unpoison
-// #cgo nocallback cdevice_v0_exports_unpoison
 // #include "counts.h"
 // #include "exports.h"
 import "C"

@@ -1,7 +1,5 @@
 package bridge
 
-// #cgo noescape cdevice_v0_block_free
-// #cgo nocallback cdevice_v0_block_free
 // #include "bridge.h"
 import "C"
 

@@ -1,11 +1,5 @@
 package bridge
 
-// #cgo nocallback cdevice_v0_producer_new
-// #cgo nocallback cdevice_v0_producer_end
-// #cgo nocallback cdevice_v0_producer_chunks
-// #cgo nocallback cdevice_v0_producer_dead_chunks
-// #cgo nocallback cdevice_v0_producer_chunk_size
-// #cgo nocallback cdevice_v0_producer_limit_dead
 // #include "producer.h"
 import "C"
 

@@ -1,22 +1,15 @@
 package cuda
 
-// #cgo nocallback cdevice_v0_cuda_memory_new
-// #cgo nocallback cdevice_v0_cuda_pool_memory_new
-// #cgo nocallback cdevice_v0_cuda_pool_memory_free
 // #cgo noescape cdevice_v0_cuda_copy
 // #cgo nocallback cdevice_v0_cuda_copy
 // #cgo noescape cdevice_v0_cuda_copy_peer
 // #cgo nocallback cdevice_v0_cuda_copy_peer
 // #cgo noescape cdevice_v0_cuda_find_ends
 // #cgo nocallback cdevice_v0_cuda_find_ends
-// #cgo nocallback cdevice_v0_cuda_memset
-// #cgo nocallback cdevice_v0_cuda_stream_query
-// #cgo nocallback cdevice_v0_cuda_stream_wait
-// #cgo nocallback cdevice_v0_cuda_event_new
-// #cgo nocallback cdevice_v0_cuda_event_record
-// #cgo nocallback cdevice_v0_cuda_event_query
 // #cgo noescape cdevice_v0_cuda_memory_info
+// #cgo nocallback cdevice_v0_cuda_memory_info
 // #cgo noescape cdevice_v0_cuda_pointer_query
+// #cgo nocallback cdevice_v0_cuda_pointer_query
 // #include "driver.h"
 import "C"
 

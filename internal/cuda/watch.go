@@ -1,8 +1,5 @@
 package cuda
 
-// #cgo nocallback cdevice_v0_cuda_event_query_for
-// #cgo nocallback cdevice_v0_cuda_stream_query_for
-// #cgo nocallback cdevice_v0_cuda_pool_memory_free_for
 // #include <stdlib.h>
 // #include "driver.h"
 import "C"
