@@ -234,6 +234,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 				n, err := p.all()
 				assert.Equal(t, 2, n)
 				assert.Equal(t, in == cpeer.InRelease, errors.Is(err, io.ErrUnexpectedEOF))
+				require.NoError(t, p.WaitReturned()) // on_error and release can still be running
 				assert.Zero(t, p.handler.Release)
 			})
 		}

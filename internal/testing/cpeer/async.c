@@ -491,9 +491,15 @@ static int is_waiting(const void* p, int64_t n) {
   return ((const struct cpeer_producer*)p)->waiting;
 }
 
+static int is_returned(const void* p, int64_t n) {
+  (void)n;
+  return ((const struct cpeer_producer*)p)->calls == 0;
+}
+
 int cpeer_wait_requested(struct cpeer_producer* p, int64_t n) { return wait_until(p->lock, is_requested, p, n); }
 int cpeer_wait_cancelled(struct cpeer_producer* p) { return wait_until(p->lock, is_cancelled, p, 0); }
 int cpeer_wait_waiting(struct cpeer_producer* p) { return wait_until(p->lock, is_waiting, p, 0); }
+int cpeer_wait_returned(struct cpeer_producer* p) { return wait_until(p->lock, is_returned, p, 0); }
 
 void cpeer_let(struct cpeer_producer* p) {
   enter(p->lock);

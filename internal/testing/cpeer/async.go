@@ -202,7 +202,7 @@ func NewProducer(handler *abi.ArrowAsyncDeviceStreamHandler, tree Tree) Producer
 	return Producer{p, tree}
 }
 
-// Free frees the producer, which has released the handler.
+// Free frees the producer, which has released the handler and has no call running.
 func (p Producer) Free() { C.cpeer_producer_free(p.p) }
 
 // Struct is the C struct.
@@ -300,6 +300,10 @@ func (p Producer) WaitCancelled() error { return waited(C.cpeer_wait_cancelled(p
 
 // WaitWaiting waits until a call, or a task, waits for Let.
 func (p Producer) WaitWaiting() error { return waited(C.cpeer_wait_waiting(p.p)) }
+
+// WaitReturned waits until no call of request or cancel is running. A stream that is ended from
+// inside request can be at its end earlier.
+func (p Producer) WaitReturned() error { return waited(C.cpeer_wait_returned(p.p)) }
 
 // Let releases all waiting callbacks.
 func (p Producer) Let() { C.cpeer_let(p.p) }

@@ -109,4 +109,5 @@ struct cpeer_producer cpeer_producer_now(struct cpeer_producer* p);
 int cpeer_wait_requested(struct cpeer_producer* p, int64_t n);
 int cpeer_wait_cancelled(struct cpeer_producer* p);
 int cpeer_wait_waiting(struct cpeer_producer* p);
+int cpeer_wait_returned(struct cpeer_producer* p);
 void cpeer_let(struct cpeer_producer* p);
