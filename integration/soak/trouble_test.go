@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -16,22 +17,33 @@ import (
 
 // Calls that are given up, streams that do not go on, streams that are captured.
 
-// held is a stream that is held back until open is called, if one more may be: otherwise
-// it is a stream like any other, and isHeld is false.
-func (w *worker) held(gpu *cudaalloc.Device) (s device.Stream, open func(), isHeld bool) {
+// longestHold is how long a stream is held back. A thread that waits for it in cuMemFree holds up all others, this
+// one too, which would not come to open it.
+const longestHold = 300 * time.Millisecond
+
+// held is a stream that is held back until open is called, or for longestHold, if one more may be: otherwise
+// it is a stream like any other. isHeld reports whether it is held back still.
+func (w *worker) held(gpu *cudaalloc.Device) (s device.Stream, open func(), isHeld func() bool) {
 	s = w.stream(gpu)
 	select {
 	case w.holds <- struct{}{}:
 	default:
-		return s, func() {}, false
+		return s, func() {}, func() bool { return false }
 	}
 	w.Cleanup(func() { <-w.holds }) // done after Hold's own cleanup
 	let := w.Hold(w, s)
 	w.did("a stream of cuda:%d is held back", gpu.ID().Ordinal)
+	var opened atomic.Bool
+	late := time.AfterFunc(longestHold, func() {
+		opened.Store(true)
+		let()
+	})
 	return s, func() {
+		late.Stop()
+		opened.Store(true)
 		let()
 		w.did("the stream goes on")
-	}, true
+	}, func() bool { return !opened.Load() }
 }
 
 // cancelledCalls waits, for a while, for a batch on a stream that may be held back.
@@ -46,7 +58,7 @@ func cancelledCalls(w *worker) {
 	b, release := w.sent(rec, gpu, cdevice.WithStream(s))
 	for range 1 + w.IntN(3) {
 		name, never, call := w.call(gpu, s, rec, b)
-		if gaveUp := w.limited(name, call); held && never && !gaveUp {
+		if gaveUp := w.limited(name, call); held() && never && !gaveUp {
 			w.Fatalf("%s has not waited for the stream that is held back", name)
 		}
 	}
@@ -61,7 +73,7 @@ func cancelledCalls(w *worker) {
 	} else {
 		defer copied.Release()
 		w.same(rec, copied)
-		if held {
+		if held() {
 			w.Fatal("CopyToHost has not waited for the stream that is held back")
 		}
 	}
@@ -188,7 +200,7 @@ func heldBack(w *worker) {
 		w.did("released behind the stream")
 		release()
 	}
-	if held {
+	if held() {
 		w.others(exported)
 	}
 	open()
