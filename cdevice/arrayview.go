@@ -29,7 +29,7 @@ import (
 //	}
 //
 // An ArrayView is a value that holds no reference: it, and all that it returns, is valid while the batch or array
-// that it is of, or another one in the same memory, is held. [Values], [ArrayView.Strings] and [ArrayView.Bools] of one
+// that it is of, or a slice, a column or a CPU view of it, is held. [Values], [ArrayView.Strings] and [ArrayView.Bools] of one
 // whose memory was released return an error that wraps [ErrReleased]; slices and strings that they returned
 // before must not be read then, and none of the memory be written to. An ArrayView may be used from any goroutine.
 //

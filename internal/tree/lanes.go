@@ -48,7 +48,14 @@ func (m *Owner) Hold(life uint32) (h Held, ok bool) {
 	h.Owner = m
 	if all := m.lanes.Load(); all != nil {
 		h.lane = &all.all[live.Near(laneBits)]
-		return h, h.lane.enter()
+		if !h.lane.enter() {
+			return h, false
+		}
+		if m.refs.Number() != life { // of a life before this one, which the use of the lane keeps from ending
+			h.lane.leave()
+			return h, false
+		}
+		return h, true
 	}
 	ok, met := m.refs.TryRetain(life)
 	if ok && met && m.exports.Load() != nil && m.met.Add(1) == meetings {

@@ -39,6 +39,30 @@ func (m *Owner) in(i int) Held {
 	return Held{Owner: m, lane: l}
 }
 
+// A caller that holds no reference gets none in a later life of the owner, which has lanes.
+func TestLateHoldFindsNoLaneOfALaterLife(t *testing.T) {
+	m, src := new(Owner), new(abi.ArrowArray)
+	m.Adopt(src)
+	m.Reuse = unusedOwner{}
+	first := m.Life()
+	m.Release()
+	m.Adopt(src)
+	require.NotEqual(t, first, m.Life(), "it is used again")
+	bridge.CallArrayRelease(exportOf(m, bridge.BlockSize))
+	m.makeLanes()
+	_, ok := m.Hold(first)
+	assert.False(t, ok)
+	h, ok := m.Hold(m.Life())
+	assert.True(t, ok)
+	h.Release()
+	m.Release()
+}
+
+// unusedOwner is told that an owner may be used again.
+type unusedOwner struct{}
+
+func (unusedOwner) Reuse() {}
+
 // The memory ends once, with the last of: the references, the calls that are in a lane, and the trees.
 func TestMemoryEndsAfterTheLastLane(t *testing.T) {
 	type user struct {
