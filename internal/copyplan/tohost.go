@@ -97,13 +97,13 @@ func checkAllocations(dev device.Device, l *blockLayout) error {
 // releases it when no copy writes to it any more.
 func fillHost(ctx context.Context, s *source, to *memory.Buffer, l *blockLayout, on device.Stream) error {
 	var fromDevice []device.Range
-	gone := memcopy.Guard(func() error {
-		fromDevice = fillFromHost(to.Bytes(), l, s.remote())
-		return nil
+	err := memcopy.Guard(func() (err error) {
+		fromDevice, err = fillFromHost(ctx, to.Bytes(), l, s.remote())
+		return err
 	})
-	if gone != nil {
+	if err != nil {
 		to.Release()
-		return fmt.Errorf("cdevice: read: %w", gone)
+		return fmt.Errorf("cdevice: read: %w", err)
 	}
 	if len(fromDevice) == 0 {
 		return nil
@@ -114,9 +114,9 @@ func fillHost(ctx context.Context, s *source, to *memory.Buffer, l *blockLayout,
 	return nil
 }
 
-// fillFromHost copies the parts that the CPU can access, and clears the bytes between parts. It returns the copies of
-// the other parts: of all bytes of a remote source.
-func fillFromHost(bytes []byte, l *blockLayout, remote bool) []device.Range {
+// fillFromHost copies the parts that the CPU can access, until ctx ends, and clears the bytes between parts. It returns the
+// copies of the other parts: of all bytes of a remote source.
+func fillFromHost(ctx context.Context, bytes []byte, l *blockLayout, remote bool) ([]device.Range, error) {
 	var fromDevice copyRanges
 	end := int64(0)
 	base := abi.AddressOf(bytes)
@@ -130,11 +130,13 @@ func fillFromHost(bytes []byte, l *blockLayout, remote bool) []device.Range {
 		case remote:
 			fromDevice.add(base+uintptr(l.offsets[i]), p)
 		default:
-			_ = memcopy.Copy(base+uintptr(l.offsets[i]), p.Addr, p.Size, nil)
+			if err := memcopy.Copy(base+uintptr(l.offsets[i]), p.Addr, p.Size, ctx.Err); err != nil {
+				return nil, err
+			}
 		}
 	}
 	clear(bytes[end:])
-	return fromDevice.list
+	return fromDevice.list, nil
 }
 
 // arrays builds arrow-go's data from the parts in one buffer.
