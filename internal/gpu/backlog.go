@@ -43,6 +43,7 @@ type lane struct {
 	calling int    // cost of calls that have not returned, and of marks that are being made or queried
 	behind  int    // cost of the work behind the last mark
 	marks   []mark // the oldest first, unless several goroutines query them
+	gone    bool   // the count has ended: no mark is kept
 }
 
 // mark is an event behind work on a stream.
@@ -184,6 +185,7 @@ func (b *Backlog) mark(stream uintptr) error {
 func (b *Backlog) settle(l *lane, m mark, pending, newest bool) {
 	b.mu.Lock()
 	l.calling -= m.cost
+	pending = pending && !l.gone
 	if pending {
 		at := 0
 		if newest {
@@ -231,15 +233,15 @@ func (b *Backlog) forget(stream uintptr) {
 	l := b.lane(stream)
 	delete(b.streams, stream)
 	marks := l.marks
-	l.marks = nil
+	l.marks, l.gone = nil, true
 	b.mu.Unlock()
 	for _, m := range marks {
 		b.events.release(m.event)
 	}
 }
 
-// trim releases the events of work that is done, and ends the count for streams without others.
-func (b *Backlog) trim() {
+// Trim releases the events of work that is done, and ends the count for streams without others.
+func (b *Backlog) Trim() {
 	b.mu.Lock()
 	streams := slices.Collect(maps.Keys(b.streams))
 	b.mu.Unlock()

@@ -17,7 +17,7 @@ func (g *GPU) Trim(ctx context.Context) error {
 	}
 	failed := d.failedSince()
 	g.Heap.trimCaches()
-	g.Backlog.trim()
+	g.Backlog.Trim()
 	g.Events.drain()
 	g.Streams.drain()
 	if err := d.Flush(ctx); err != nil {

@@ -106,7 +106,7 @@ func (g *GPU) uploadAcross(ctx context.Context, of *GPU, direct, staged []device
 // copyByHost copies between memory of the host, in its turn on the stream: the driver would
 // do the same inside the call, and would not return when ctx ends.
 func (g *GPU) copyByHost(ctx context.Context, list []device.Range, stream uintptr) (*SharedEvent, error) {
-	before, err := g.Events.record(stream)
+	before, err := g.Events.recordBy(waitingFor(ctx), stream)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,11 @@ func (d *Device) Flush(ctx context.Context) error {
 	if err := argument.Context("cuda: flush", ctx); err != nil {
 		return err
 	}
-	return d.gpu.Deferred.Flush(ctx)
+	if err := d.gpu.Deferred.Flush(ctx); err != nil {
+		return err
+	}
+	d.gpu.Backlog.Trim() // whose events may be of work that is done
+	return nil
 }
 
 // Trim waits like [Device.Flush], and then gives the unused memory of pools and caches, and unused
