@@ -46,7 +46,9 @@ func TestCopyCalls(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	assert.Zero(t, allocations)
+	if !underASan { // which keeps the compiler from leaving functions on the stack
+		assert.Zero(t, allocations)
+	}
 
 	list[7].Size = 1 << 40
 	err := g.Copy(list, nil)

@@ -1,0 +1,5 @@
+//go:build !asan
+
+package gpu_test
+
+const underASan = false
