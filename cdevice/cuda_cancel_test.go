@@ -2,6 +2,8 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Each function with a context returns soon after the end of the context, even if the GPU
@@ -95,6 +98,58 @@ func TestGPUContextsEndCopiesBehindAStuckStream(t *testing.T) {
 	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
 	within.Eventually(t, "nothing is kept", func() bool { return gpu.ReadStats().Device.Live+gpu.ReadStats().Pinned.Live == 0 })
 	assert.Zero(t, gpu.ReadStats().Lost)
+}
+
+// Calls that are given up leave no more work on a stream that is stuck than it takes: neither they nor others block in the
+// driver.
+func TestCallsThatAreGivenUpDoNotFillAStream(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
+	gpu := m.GPUs[0]
+	s, rec := newStream(t, gpu), twoColumns(t)
+	there, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	open := m.Hold(t, s)
+	for name, f := range map[string]func(context.Context) error{
+		"to the host": func(ctx context.Context) error {
+			_, err := there.CopyToHost(ctx, nil, cdevice.WithStream(s))
+			return err
+		},
+		"to page-locked memory": func(ctx context.Context) error {
+			_, err := cdevice.CopyToDevice(ctx, rec, gpu.Pinned(), cdevice.WithStream(s))
+			return err
+		},
+	} {
+		within.Seconds(t, name, func() error {
+			for range 1100 {
+				ctx, cancel := context.WithTimeout(background, 100*time.Microsecond)
+				err := f(ctx)
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					return fmt.Errorf("given up: %w", err)
+				}
+			}
+			return nil
+		})
+	}
+	within.Seconds(t, "a copy on another stream", func() error {
+		other, err := cdevice.CopyToDevice(background, rec, gpu)
+		if err == nil {
+			other.Release()
+		}
+		return err
+	})
+	assert.Error(t, s.(*cudaalloc.Stream).AwaitRoom(endedContext()), "the stream is full")
+	open()
+	within.Seconds(t, "room", func() error { return s.(*cudaalloc.Stream).AwaitRoom(background) })
+	there.Release()
+	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+}
+
+func endedContext() context.Context {
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	return ctx
 }
 
 // A stream takes fewer copies than a batch has columns: what the driver would wait for, a copy waits for until its

@@ -155,11 +155,12 @@ func TestLargeCopyCalls(t *testing.T) {
 	gpu := m.GPUs[0]
 	pinned := cudatest.Pinned(t, gpu)
 	for name, c := range map[string]struct {
-		mem             memory.Allocator
-		up, marks, down int
+		mem      memory.Allocator
+		up, down int
+		marks    []int
 	}{
-		"plain":  {memory.DefaultAllocator, 16, 5, 4}, // one for each 16 MiB, and one for what is pending on the stream
-		"pinned": {pinned, 1, 1, 1},
+		"plain":  {memory.DefaultAllocator, 16, 4, []int{4, 5}}, // one for each 16 MiB, and one for what is pending, unless the GPU is done
+		"pinned": {pinned, 1, 1, []int{1}},
 	} {
 		rec := columnsOf(c.mem, 1, rows, false)
 		for _, cores := range []int{1, 4} {
@@ -171,7 +172,7 @@ func TestLargeCopyCalls(t *testing.T) {
 				require.NoError(t, err)
 			})
 			assert.Equal(t, c.up, made["cuMemcpyAsync"], name)
-			assert.Equal(t, c.marks, made["cuEventRecord"], "%s: the staging memory is reused in parts", name)
+			assert.Contains(t, c.marks, made["cuEventRecord"], "%s: the staging memory is reused in parts", name)
 			assert.Zero(t, made["cuMemsetD8Async"], "%s: there are no gaps", name)
 			assert.Zero(t, report.Synchronisations, name)
 			require.NoError(t, batch.Synchronize(background))

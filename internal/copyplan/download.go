@@ -29,7 +29,10 @@ func download(ctx context.Context, s *source, list []device.Range, to *memory.Bu
 		return err
 	}
 	defer done()
-	if err := s.At.WaitOn(stream); err != nil {
+	if err = awaitRoom(ctx, stream); err == nil {
+		err = s.At.WaitOn(stream)
+	}
+	if err != nil {
 		to.Release()
 		return err
 	}

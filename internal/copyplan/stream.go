@@ -73,6 +73,21 @@ func enqueueCopies(ctx context.Context, dev device.Device, ranges []device.Range
 	return dev.Copy(ranges, s)
 }
 
+// awaitRoom waits until the stream has room for calls without a context, if it can say so, or ctx is done.
+func awaitRoom(ctx context.Context, s device.Stream) error {
+	if r, ok := s.(interface{ AwaitRoom(context.Context) error }); ok {
+		return r.AwaitRoom(ctx)
+	}
+	return nil
+}
+
+// ended is a context that is done.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // EventAfter returns an event that is complete when the work enqueued on the stream so far has
 // completed.
 func EventAfter(s device.Stream) (device.Event, error) {
@@ -88,9 +103,13 @@ func EventAfter(s device.Stream) (device.Event, error) {
 }
 
 // afterStream calls f after the work enqueued on the stream so far has completed; if no event can
-// be recorded there, after all work of its device.
+// be recorded there, or only by waiting for room, after all work of its device.
 func afterStream(s device.Stream, known *keep.Known, f func()) {
-	e, err := EventAfter(s)
+	var e device.Event
+	err := awaitRoom(ended, s)
+	if err == nil {
+		e, err = EventAfter(s)
+	}
 	if err != nil {
 		keep.AfterWork(s.Device(), known, f)
 		return

@@ -111,6 +111,9 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 		}
 	}
 	defer runtime.KeepAlive(l)
+	if err := awaitRoom(ctx, d.stream); err != nil {
+		return false, err
+	}
 	kept = kept || len(copies.list) > 0 // mutant: deleted
 	switch {
 	case len(direct.list) == 0 && len(copies.list) == 0:

@@ -66,6 +66,12 @@ type admission struct{ ctx context.Context }
 // waitingFor is the admission that waits until the stream has room, or ctx is done.
 func waitingFor(ctx context.Context) admission { return admission{ctx} }
 
+// AwaitRoom waits until a stream has room for calls that have no context, or ctx is done. Where there is room, it returns at
+// once, even if ctx is done.
+func (b *Backlog) AwaitRoom(ctx context.Context, stream uintptr) error {
+	return waitingFor(ctx).enqueue(b, stream, 0, func() error { return nil })
+}
+
 // enqueue calls call, which enqueues work of a cost on a stream.
 func (a admission) enqueue(b *Backlog, stream uintptr, cost int, call func() error) error {
 	if err := b.mark(stream); err != nil {

@@ -84,6 +84,7 @@ func TestNilArguments(t *testing.T) {
 		"Event.OnComplete(f)":               {Call: func() error { e.OnComplete(nil); return nil }, Want: noFunction, Panics: true},
 		"Event.Synchronize(ctx)":            {Call: func() error { return e.Synchronize(ctx) }, Want: noContext},
 		"Stream.AfterWork(f)":               {Call: func() error { s.(*cudaalloc.Stream).AfterWork(nil); return nil }, Want: "cuda: AfterWork: " + noFunction, Panics: true},
+		"Stream.AwaitRoom(ctx)":             {Call: func() error { return s.(*cudaalloc.Stream).AwaitRoom(ctx) }, Want: "cuda: await room: " + noContext},
 		"Stream.Synchronize(ctx)":           {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
 		"Stream.Record(e)":                  {Call: func() error { return s.Record(nil) }, Want: "event = nil"},
 		"Stream.WaitEvent(e)":               {Call: func() error { return s.WaitEvent((*cudaalloc.Event)(nil)) }, Want: "event = nil"},

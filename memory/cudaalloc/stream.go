@@ -193,6 +193,19 @@ func (s *Stream) WaitEvent(e device.Event) error {
 	return s.dev.gpu.WaitEvent(s.Handle(), h)
 }
 
+// AwaitRoom waits until the stream has room for more work, or ctx is done; see Streams in the documentation of the
+// package. [Stream.Record], [Stream.WaitEvent] and [Device.Memset], which have no context, then do not block in the driver.
+// Where there is room, it returns at once, even if ctx is done.
+func (s *Stream) AwaitRoom(ctx context.Context) error {
+	if err := argument.Context("cuda: await room", ctx); err != nil {
+		return err
+	}
+	if err := s.handle.Usable(); err != nil {
+		return err
+	}
+	return s.dev.gpu.Backlog.AwaitRoom(ctx, s.Handle())
+}
+
 // Query reports whether all work enqueued so far has completed. It does not wait.
 func (s *Stream) Query() (bool, error) { return s.handle.QueryStream() }
 
