@@ -260,7 +260,10 @@ func TestGPUArrayReaderMapsAndCopies(t *testing.T) {
 		})
 		require.NoError(t, err)
 		there.Release()
-		defer to.Release()
+		defer func() {
+			to.Release()
+			assert.NoError(t, m.GPUs[0].Flush(background)) // each result releases its source on a goroutine of the device
+		}()
 		assert.Equal(t, field, to.Field())
 		assert.Equal(t, device.CUDA, to.DeviceType())
 		n := 0
