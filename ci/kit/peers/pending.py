@@ -47,6 +47,7 @@ def go_waits(peer, protocol):
     follows = protocol.name != "cai" or peer.names_stream
     for _ in range(TIMES):
         first = next_first()
+        golang.settle()  # a free that waits would hold up the calls of all
         array = peer.pending(COUNT, first, stream, WORK)
         if not follows:
             peer.wait(stream)
