@@ -41,14 +41,20 @@ def _check(got, first, was_pending, what):
         raise AssertionError(f"proves nothing: {what}")
 
 
+def _pending(peer, first, stream):
+    """An array that a kernel still writes. What was dropped before is freed first: a free that waits for the kernel, on a
+    thread of Go, would hold up the calls of this one."""
+    golang.settle()
+    return peer.pending(COUNT, first, stream, WORK)
+
+
 def go_waits(peer, protocol):
     """Go takes an array that a kernel still writes, at once, and reads it when it is written."""
     stream, longest = peer.stream(), 0.0
     follows = protocol.name != "cai" or peer.names_stream
     for _ in range(TIMES):
         first = next_first()
-        golang.settle()  # a free that waits would hold up the calls of all
-        array = peer.pending(COUNT, first, stream, WORK)
+        array = _pending(peer, first, stream)
         if not follows:
             peer.wait(stream)
         began = time.monotonic()
@@ -68,7 +74,7 @@ def go_without_wait(peer, protocol):
     stream = peer.stream()
     for k in range(TRIES):
         first = next_first()
-        array = peer.pending(COUNT, first, stream, WORK)
+        array = _pending(peer, first, stream)
         taken = protocols.take(protocol, peer, array, stream, ordered=False)
         wrong = (golang.numbers(taken) != _numbers(first)).any()
         peer.wait(stream)
@@ -82,6 +88,7 @@ def go_without_wait(peer, protocol):
 def _copied_by_go(first):
     """A copy of Go's behind work on a stream that the peer does not know."""
     source = _numbers(first)
+    golang.settle()  # as in _pending
     # Memory for later copies, with other values: a driver may wait for kernels to allocate some.
     golang.on_device(_numbers(next_first())).close()
     hidden = work.stream()
@@ -133,7 +140,7 @@ def through_go(peer, protocol):
     """From the peer to Go and back: the second stream waits for the kernel on the first one."""
     protocols.skip_unless(protocol.name != "cai" or (peer.names_stream and peer.follows_stream), "the peer does not follow streams")
     first, one, two = next_first(), peer.stream(), peer.stream()
-    array = peer.pending(COUNT, first, one, WORK)
+    array = _pending(peer, first, one)
     taken = protocols.take(protocol, peer, array, one)
     was_pending = not ext.ready(taken)
     view = protocols.give(protocol, peer, taken, two)
@@ -146,7 +153,7 @@ def default_stream(peer, protocol):
     protocols.skip_unless(protocol.name != "cai" or peer.names_stream, "the peer names no stream")
     protocols.skip_unless(peer.default is not None, "the peer has no default stream")
     first = next_first()
-    array = peer.pending(COUNT, first, peer.default, WORK)
+    array = _pending(peer, first, peer.default)
     taken = protocols.take(protocol, peer, array, peer.default)
     was_pending = not ext.ready(taken)
     _check(golang.numbers(taken), first, was_pending, "the work had ended when Go took the array")
@@ -186,7 +193,7 @@ def dropped_while_go_reads(peer, protocol):
     """Go's copy of a peer's array is pending when both have dropped the array: the peer gets it back later."""
     first, stream = next_first(), peer.stream()
     _arrays(peer, stream)  # memory for later ones: a driver may wait for kernels to allocate some
-    array = peer.pending(COUNT, first, stream, WORK)
+    array = _pending(peer, first, stream)
     if protocol.name == "cai" and not peer.names_stream:
         peer.wait(stream)
     address = peer.address(array)
