@@ -27,7 +27,7 @@ func briefly(f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// uploadedOn is an upload whose event nobody keeps.
+// uploadedOn is an upload, whose event it closes.
 func uploadedOn(ctx context.Context, g cudatest.GPU, dst device.Ptr, b []byte, s device.Stream) error {
 	e, err := upload(ctx, g.Device, dst, b, s)
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 type crew struct {
 	count   int
 	work    func(i int) error
-	next    atomic.Int64 // the piece that nobody has begun
+	next    atomic.Int64 // the first piece that no goroutine has begun
 	results chan result  // has room for all: no goroutine waits for another one
 }
 

@@ -24,7 +24,7 @@ const mib = 1 << 20
 
 func address(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// onCores runs the test with so many goroutines at a time, whatever the machine has.
+// onCores runs the test with so many goroutines at a time, on any machine.
 func onCores(t *testing.T, n int) {
 	before := runtime.GOMAXPROCS(n)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
@@ -109,7 +109,7 @@ func TestWorkIsDoneTogether(t *testing.T) {
 	assert.Equal(t, count, next)
 }
 
-// The first error ends the work, whoever has it: when it is returned, no goroutine is at work, and those that
+// The first error of any goroutine ends the work: when it is returned, no goroutine is at work, and those that
 // had pieces to do have begun few others.
 func TestErrorsEndTheWork(t *testing.T) {
 	onCores(t, 4)

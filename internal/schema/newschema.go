@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/endian"
 )
 
-// newSchema is arrow.NewSchema for fields and metadata that nobody else has. It does not copy them, and the slices of the
+// newSchema is arrow.NewSchema for new fields and metadata, which it takes. It does not copy them, and the slices of the
 // index are parts of one: in arrow-go, both take more than half of the time of an import.
 func newSchema(fields []arrow.Field, md arrow.Metadata) *arrow.Schema {
 	if layoutIsKnown() {
