@@ -48,7 +48,8 @@ func (s *Sim) Failed() (function string, ok bool) {
 }
 
 // Pause keeps all streams from starting another operation, and returns once the running ones have
-// completed. Calls that wait for queued work block until [Sim.Resume].
+// completed. Calls that wait for queued work block until [Sim.Resume]. A free that does so holds up no other thread
+// meanwhile, though it would on a GPU, whose work ends by itself; nor does one that waits for an event of [Sim.HoldEvent].
 func (s *Sim) Pause() { s.call("cudasim_pause") }
 
 // Resume ends Pause, even if Pause was called several times.

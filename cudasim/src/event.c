@@ -36,6 +36,7 @@ CUresult event_create(CUevent *event, unsigned flags) {
 }
 
 void event_free(struct event *e) {
+  sim.held -= e->held;
   nodes_free(&e->nodes);
   ipc_event_free(e);
   point_set(&e->record, NULL, 0);
@@ -148,8 +149,10 @@ CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
 
 static CUresult hold(struct event *e, bool held) {
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  sim.held += held - e->held;
   e->held = held;
   pthread_cond_broadcast(&sim.go);
+  pthread_cond_broadcast(&sim.ready);
   return CUDA_SUCCESS;
 }
 

@@ -7,9 +7,10 @@
 struct functions {
   int refs; /* of the context, and of the thread */
   pthread_cond_t changed;
-  struct op *op;     /* its function runs, or is the next to run */
-  struct host *host; /* what the worker of its stream knows, with the option threads */
-  bool ended;        /* the context is gone */
+  struct op *op;       /* its function runs, or is the next to run */
+  uint64_t come, next; /* streams that had or have a function to run; the one whose turn it is */
+  struct host *host;   /* what the worker of its stream knows, with the option threads */
+  bool ended;          /* the context is gone */
 };
 
 static void drop(struct functions *f) {
@@ -27,6 +28,7 @@ static void run(struct functions *f) {
   if (!sim.ended) op_run(f->op);
   t->host = own;
   f->op = NULL;
+  f->next++;
   pthread_cond_broadcast(&f->changed);
 }
 
@@ -59,7 +61,8 @@ CUresult functions_start(struct context *c) {
 
 void functions_run(struct op *op) {
   struct functions *f = op->stream->context->functions;
-  while (f->op && !sim.ended) pthread_cond_wait(&f->changed, &sim.lock);
+  const uint64_t turn = f->come++;
+  while (turn != f->next && !sim.ended) pthread_cond_wait(&f->changed, &sim.lock);
   if (sim.ended) return;
   f->op = op;
   f->host = self()->host;

@@ -9,6 +9,7 @@ void cudasim_pause(void) {
   sim_lock();
   const int own = !sim.ended && self()->in_host_function;
   sim.paused = true;
+  pthread_cond_broadcast(&sim.ready);
   while (sim.running > own && !sim.ended) pthread_cond_wait(&sim.idle, &sim.lock);
   sim_unlock();
 }

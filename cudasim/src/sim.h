@@ -327,6 +327,7 @@ struct sim {
   bool configured, initialised, paused, forked;
   bool ended; /* shut down: nothing begins any more */
   int running;
+  int held;     /* events that are held */
   int inside;   /* calls of the driver that have begun and not ended */
   int touching; /* threads that use memory of arenas, without the lock */
   size_t page;

@@ -176,9 +176,13 @@ static bool has_room(const struct stream *s, enum room room) {
   return s->queued - s->done < MOST_PENDING && (room != FOR_COPY || s->copies < MOST_COPIES);
 }
 
+/* The work of a GPU ends. That of a machine that is paused, or has an event held back, may end after the next call
+ * alone. */
+static bool is_freeing(const struct context *c) { return c->freeing && !sim.paused && !sim.held; }
+
 static bool is_ready(const struct stream *s, enum room room) {
   const struct context *c = s->context;
-  return s->capture || sim.ended || (!c->freeing && (!c->full || c->full == s) && has_room(s, room));
+  return s->capture || sim.ended || (!is_freeing(c) && (!c->full || c->full == s) && has_room(s, room));
 }
 
 /* Meanwhile, nothing is queued in the other streams of the context. */
@@ -198,7 +202,7 @@ CUresult stream_find_ready(CUstream handle, enum room room, struct stream **out)
   for (;;) {
     CUresult r = stream_find(handle, out);
     if (r || is_ready(*out, room)) return r;
-    if ((*out)->context->freeing || (*out)->context->full)
+    if (is_freeing((*out)->context) || (*out)->context->full)
       pthread_cond_wait(&sim.ready, &sim.lock);
     else
       await_room(*out, room);

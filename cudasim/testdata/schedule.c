@@ -67,6 +67,71 @@ WITH_OBJECTS(a_host_function_that_waits_for_another_begins_in_no_pause, "") {
   CHECK(called);
 }
 
+struct free_of {
+  CUcontext context;
+  CUdeviceptr memory;
+  CUresult result;
+};
+
+static void free_it(void *data) {
+  struct free_of *f = data;
+  f->result = cuCtxSetCurrent(f->context);
+  if (!f->result) f->result = cuMemFree_v2(f->memory);
+}
+
+/* The free waits for a, and this thread may have more to queue before it lets a go on. */
+static void check_free_beside(CUstream b, CUdeviceptr m, void (*go_on)(void *), void *event) {
+  struct free_of f = {.memory = new_memory(64)};
+  struct thread thread;
+  OK(cuCtxGetCurrent(&f.context));
+  start(&thread, free_it, &f);
+  nap(20);
+  OK(cuMemsetD8Async(m, 2, 64, b));
+  go_on(event);
+  join(&thread);
+  SAME(f.result, CUDA_SUCCESS);
+  OK(cuCtxSynchronize());
+}
+
+static void resume(void *unused) {
+  (void)unused;
+  cudasim_resume();
+}
+
+static void fire(void *event) { OK(cudasim_event_fire(event)); }
+
+WITH_OBJECTS(a_free_that_waits_for_the_end_of_a_pause_holds_up_no_other_thread, "") {
+  cudasim_pause();
+  OK(cuEventRecord(e, a));
+  check_free_beside(b, m, resume, NULL);
+}
+
+WITH_OBJECTS(a_free_that_waits_for_a_held_event_holds_up_no_other_thread, "") {
+  OK(cudasim_event_hold(e));
+  OK(cuEventRecord(e, a));
+  check_free_beside(b, m, fire, e);
+}
+
+static atomic_int in_turn;
+
+static void take_turn(void *turn) { *(int *)turn = in_turn++; }
+
+WITH_OBJECTS(host_functions_are_called_in_the_order_in_which_their_streams_come_to_them, "") {
+  enum { n = 8 };
+  int turn[n];
+  CUstream streams[n];
+  for (int i = 0; i < n; i++) streams[i] = new_stream();
+  OK(cuLaunchHostFunc(a, take_time, NULL));
+  while (!entered) nap(1);
+  for (int i = 0; i < n; i++) {
+    OK(cuLaunchHostFunc(streams[i], take_turn, &turn[i]));
+    nap(1);
+  }
+  OK(cuCtxSynchronize());
+  for (int i = 0; i < n; i++) SAME(turn[i], i);
+  for (int i = 0; i < n; i++) OK(cuStreamDestroy_v2(streams[i]));
+}
+
 static void resume_late(void *flag) {
   nap(20);
   *(atomic_bool *)flag = true;
