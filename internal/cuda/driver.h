@@ -218,6 +218,9 @@ cdevice_v0_cuda_result cdevice_v0_cuda_launch_host(cdevice_v0_cuda_table, uintpt
  * opened. value is the gate, to be given to cdevice_v0_cuda_gate_open, once. */
 cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
 void cdevice_v0_cuda_gate_open(uint64_t gate);
+int cdevice_v0_cuda_gate_reached(
+    uint64_t gate);              /* whether all work before it is done; not to be asked after the opening */
+int cdevice_v0_cuda_gates(void); /* that are held, or opened and not passed */
 
 /* Captures of streams. value is 1 if the legacy stream cannot be used because a blocking
  * stream captures, or if one of the streams captures. An error of one stream is answered

@@ -3,6 +3,8 @@ package cuda
 // #include "driver.h"
 import "C"
 
+import "time"
+
 // The streams that every context has.
 const (
 	LegacyStream    uintptr = 1 // CU_STREAM_LEGACY
@@ -71,9 +73,14 @@ func (c *Context) SynchronizeEvent(event uintptr) error {
 // which must be done once, and for the holds of the context that were made before. For tests; it works
 // on every driver.
 func (c *Context) Hold(stream uintptr) (open func(), err error) {
+	alone := C.cdevice_v0_cuda_gates() == 0
 	r := C.cdevice_v0_cuda_gate_new(c.table, c.word(), C.uintptr_t(stream))
 	if r.code != 0 {
 		return nil, c.fail(r, stream)
+	}
+	// Else the function of the next hold may be called first. It is not called soon if the stream is held back already.
+	for began := time.Now(); alone && C.cdevice_v0_cuda_gate_reached(r.value) == 0 && time.Since(began) < time.Second; {
+		time.Sleep(50 * time.Microsecond)
 	}
 	return func() { C.cdevice_v0_cuda_gate_open(r.value) }, nil
 }

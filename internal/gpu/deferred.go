@@ -45,6 +45,7 @@ type Deferred struct {
 	lost  atomic.Int64 // given up
 	// needed counts callers that wait for memory, or for all that waits to end.
 	needed atomic.Int64
+	ending atomic.Bool // the GPU was idle, and an item that waited for that is being ended
 
 	reason func() error // why the context could not be synchronised the last time
 }
@@ -137,7 +138,7 @@ func (d *Deferred) poll() {
 			return
 		}
 		d.mu.Unlock()
-		pause.least = 4 * time.Since(started) // many events are queried less often
+		pause.least = min(4*time.Since(started), 100*time.Millisecond) // many events are queried less often
 		_ = pause.sleep(context.Background())
 	}
 }

@@ -20,6 +20,10 @@ func (d *Deferred) Poll() {
 	<-called
 }
 
+// Ending reports whether a call may be made now that waits for the GPU, though the GPU was idle when that was asked. If it
+// is false while the GPU has work, there will be no such call before that work is done.
+func (d *Deferred) Ending() bool { return d.ending.Load() }
+
 // ForgetLost sets the number of lost items to zero.
 func (d *Deferred) ForgetLost() { d.lost.Store(0) }
 

@@ -47,6 +47,8 @@ func (d *Deferred) reap() {
 func (d *Deferred) tryReap(one *Deferral) bool {
 	keys := keysOf([]*Deferral{one})
 	gone := d.synchronize(keys)
+	d.ending.Store(true)
+	defer d.ending.Store(false)
 	began := time.Now()
 	if gone == nil {
 		gone = d.synchronize(keys)

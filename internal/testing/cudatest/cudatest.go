@@ -18,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -214,12 +215,30 @@ func (m *Machine) HostWrite(p device.Ptr, size int64) {
 // first: a driver calls no host function while another one has not returned.
 func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
 	ctx := m.retain(t, s.Device().ID().Ordinal)
-	let, err := ctx.Hold(s.Handle())
-	require.NoError(t, err)
+	open = hold(t, s.Device(), func() (func(), error) { return ctx.Hold(s.Handle()) })
 	require.NoError(t, ctx.Release())
-	open = sync.OnceFunc(let)
-	t.Cleanup(open)
 	return open
+}
+
+// hold makes work of a GPU pend, until open is called or the test ends. Memory may be given back to the driver while the GPU is
+// idle, by a call that waits if the work comes just then, and holds up all calls behind the work that the test makes next. Then the
+// work ends, and is made once more.
+func hold(t testing.TB, gpu device.Device, try func() (open func(), err error)) (open func()) {
+	t.Helper()
+	deferred := &core.Of(gpu).Deferred
+	for began := time.Now(); ; {
+		let, err := try()
+		require.NoError(t, err)
+		if !deferred.Ending() || time.Since(began) > time.Second {
+			open = sync.OnceFunc(let)
+			t.Cleanup(open)
+			return open
+		}
+		let()
+		for deferred.Ending() && time.Since(began) < time.Second {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
 }
 
 // ResetPrimary resets the primary context of a GPU of a simulated machine, as another part

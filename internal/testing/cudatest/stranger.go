@@ -2,7 +2,6 @@ package cudatest
 
 import (
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 // package cudaalloc does not see: another library's.
 type Stranger struct {
 	sim    *cudasim.Sim // nil for a driver that tests do not control
+	gpu    device.Device
 	ctx    *cuda.Context
 	Handle uintptr // CUstream
 }
@@ -28,7 +28,7 @@ func (m *Machine) Stranger(t testing.TB, gpu *cudaalloc.Device) *Stranger {
 	handle, err := ctx.NewStream(0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ctx.FreeStream(handle)) })
-	return &Stranger{m.Sim, ctx, handle}
+	return &Stranger{m.Sim, gpu, ctx, handle}
 }
 
 // context is the primary context of the GPU, which the GPU retains.
@@ -43,11 +43,7 @@ func (m *Machine) context(t testing.TB, gpu device.Device) *cuda.Context {
 // independent of all other holds; for others, see [Machine.Hold].
 func (s *Stranger) Hold(t testing.TB) (open func()) {
 	t.Helper()
-	let, err := s.hold()
-	require.NoError(t, err)
-	open = sync.OnceFunc(let)
-	t.Cleanup(open)
-	return open
+	return hold(t, s.gpu, s.hold)
 }
 
 func (s *Stranger) hold() (open func(), err error) {
