@@ -52,7 +52,10 @@ func TestPeersDoTheirOperations(t *testing.T) {
 		t.Skip("bench/peers/build.sh has built none")
 	}
 	cdevicetest.CheckLeaks(t)
-	names := append([]string{liveName}, inTables...)
+	names := []string{liveName}
+	for _, operation := range inTables {
+		names = append(names, operation[0])
+	}
 	for _, sub := range subjects() {
 		sub.columns = min(sub.columns, 3)
 		s := newShape(sub)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,23 +109,49 @@ func (r report) ratios(operation, shape string, columns int) (cells []string, fo
 	return cells, found
 }
 
-// inTables are the operations of the tables, in their order.
-var inTables = []string{
-	exportRelease, wrapExportRelease, importRelease, importView, importColumn, importValues, plainBothWays, validation,
-	schemaFirst, schemaAgain, streamName, wrapStream, wrapStreamView, plainStreams, asyncBatches,
+// inTables are the operations of the table, in their order, and what is measured.
+var inTables = [][2]string{
+	{exportRelease, "a batch that was wrapped before: its memory is pinned already"},
+	{wrapExportRelease, "begins with an arrow.RecordBatch; memory of the Go heap is pinned. cdata pins nothing, which breaks cgo's rules ([upstream.md](upstream.md), 15)"},
+	{importRelease, "ends with a `RecordBatch` of this library; cdata's ends with an arrow.RecordBatch"},
+	{importView, "ends with an arrow.RecordBatch, of which every column is read"},
+	{importColumn, "the same, of which one column is read"},
+	{importValues, "the sum of one column's 1,000 values, read in place (`ColumnView`, `Values`); cdata makes arrays of all columns"},
+	{plainBothWays, "a batch through an `ArrowArray`"},
+	{validation, "the contents of 1,000 rows of each column; nanoarrow's does not check UTF-8"},
+	{schemaFirst, "a schema that was not seen before, exported and imported"},
+	{schemaAgain, "the same schema again"},
+	{streamName, "a batch through an exported and an imported `ArrowDeviceArrayStream`"},
+	{plainStreams, "a batch through an `ArrowArrayStream`"},
+	{wrapStream, "from an arrow-go reader"},
+	{wrapStreamView, "from an arrow-go reader to an arrow-go reader, as cdata's always is"},
+	{asyncBatches, "a batch through an `ArrowAsyncDeviceStreamHandler`, with a queue of one. While nothing is sent, cdata's producer keeps one core busy, and ours sleeps"},
 }
 
-// operationsTable has a row for each operation on int64 columns.
+// operationsTable has a row for each operation on int64 columns: the ratios for 1 column, and for 100.
 func operationsTable(r report) string {
 	var rows [][]string
 	for _, operation := range inTables {
-		for _, columns := range []int{1, 100} {
-			if cells, found := r.ratios(operation, "int64", columns); found {
-				rows = append(rows, append([]string{operation, fmt.Sprint(columns)}, cells...))
-			}
+		one, found := r.ratios(operation[0], "int64", 1)
+		hundred, more := r.ratios(operation[0], "int64", 100)
+		if !found && !more {
+			continue
 		}
+		row := []string{"`" + operation[0] + "`"}
+		for i := range one {
+			row = append(row, fewAndMany(one[i], hundred[i]))
+		}
+		rows = append(rows, append(row, operation[1]))
 	}
-	return table(append([]string{"operation", "columns"}, comparedPeers...), rows)
+	return table(append(append([]string{"operation"}, comparedPeers...), "what is measured"), rows)
+}
+
+// fewAndMany is a cell with the values for few columns and for many.
+func fewAndMany(few, many string) string {
+	if few == "" && many == "" {
+		return ""
+	}
+	return cmp.Or(few, "-") + " / " + cmp.Or(many, "-")
 }
 
 // dropInTable has the ratios of processor time for each number of columns, and for libraries in other languages.
@@ -155,14 +182,29 @@ func dropInTable(r report) string {
 	return table(head, rows)
 }
 
+// liveTable has a row for each side: what its live exports take of few columns, and of many.
 func liveTable(r report) string {
-	var rows [][]string
+	var sides []string
+	cells := map[string][][3]string{}
 	for _, l := range r.Live {
-		rows = append(rows, []string{
-			l.Side, fmt.Sprint(l.Columns), fmt.Sprint(l.Exports), fmt.Sprintf("%.0f", l.CBytes), fmt.Sprintf("%.0f", l.GoBytes), nanoseconds(l.GCMS * 1e6),
-		})
+		if cells[l.Side] == nil {
+			sides = append(sides, l.Side)
+		}
+		cells[l.Side] = append(cells[l.Side], [3]string{fmt.Sprintf("%.0f", l.CBytes), fmt.Sprintf("%.0f", l.GoBytes), nanoseconds(l.GCMS * 1e6)})
 	}
-	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection"}, rows)
+	var rows [][]string
+	for _, side := range sides {
+		row := []string{side}
+		for i := range 3 {
+			var values []string
+			for _, c := range cells[side] {
+				values = append(values, c[i])
+			}
+			row = append(row, strings.Join(values, " / "))
+		}
+		rows = append(rows, row)
+	}
+	return table([]string{"side", "bytes in C, each", "bytes on the Go heap, each", "a garbage collection"}, rows)
 }
 
 func endToEndTable(r report) string {
