@@ -50,7 +50,10 @@ def end_on_signals(folder):
         workers = multiprocessing.active_children()
         for worker in workers:  # stopped, they write nothing more, and are not replaced as dead ones are
             os.kill(worker.pid, signal.SIGSTOP)
-        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(1000):  # this process's own threads of Dask may write meanwhile, and a worker until it has stopped
+            shutil.rmtree(folder, ignore_errors=True)
+            if not os.path.exists(folder):
+                break
         for worker in workers:
             worker.kill()
         os._exit(128 + number)
