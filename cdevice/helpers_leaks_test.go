@@ -25,10 +25,10 @@ func checkLeaks(t testing.TB) {
 	earlier(t)
 	before := cdevice.ReadStats()
 	t.Cleanup(func() {
-		// Objects that end on other goroutines: readers that were released early, copies after the
+		// Objects that end on other goroutines: readers that were released early, and copies and imports after the
 		// work of their device. All others end with their test.
-		last := func(s cdevice.Stats) [3]int64 { return [3]int64{s.Readers, s.DeviceCopies, s.Goroutines} }
-		within.Becomes(20*time.Second, func() bool { return last(left(before)) == [3]int64{} })
+		last := func(s cdevice.Stats) [4]int64 { return [4]int64{s.Readers, s.DeviceCopies, s.ImportedArrays, s.Goroutines} }
+		within.Becomes(20*time.Second, func() bool { return last(left(before)) == [4]int64{} })
 		assert.Zero(t, left(before), "something is not released")
 	})
 }
@@ -47,7 +47,7 @@ func earlier(t testing.TB) {
 	var live int64
 	within.Becomes(patience, func() bool {
 		s := cdevice.ReadStats()
-		live = s.Readers + s.DeviceCopies + s.Goroutines
+		live = s.Readers + s.DeviceCopies + s.ImportedArrays + s.Goroutines
 		return live <= held.live
 	})
 	held.live = live
