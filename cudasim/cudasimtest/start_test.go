@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -135,6 +136,24 @@ func TestNothingIsLeft(t *testing.T) {
 				released := make(chan struct{})
 				p.gpu.AfterWork(func() { time.Sleep(10 * time.Millisecond); close(released) })
 			}, o))
+		})
+	}
+}
+
+// An allocator that caches memory itself may get a larger block than it has asked for, of which it knows a part.
+func TestNothingIsLeftOfALargerBlock(t *testing.T) {
+	for name, allocator := range map[string]func(*cudaalloc.Device) memory.Allocator{
+		"page-locked": func(gpu *cudaalloc.Device) memory.Allocator { return must(hostpinned.NewAllocator(gpu)) },
+		"managed":     func(gpu *cudaalloc.Device) memory.Allocator { return must(cudaalloc.NewManagedAllocator(gpu)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Empty(t, failures(t, func(p *program) {
+				for _, dev := range []*cudaalloc.Device{p.gpu.Pinned(), p.gpu.Managed()} {
+					p.must(must(dev.Allocate(ctx, 2<<20, nil)).FreeAfter(nil))
+				}
+				mem := allocator(p.gpu)
+				mem.Free(mem.Allocate(3 << 19))
+			}, cudasim.Options{}))
 		})
 	}
 }

@@ -160,8 +160,15 @@ func (m *Memory) deferral(after Evidence) *Deferral {
 
 func (m *Memory) key() keep.Key { return keep.Key(m.ptr) }
 
-// Watcher is told which parts of the memory are in use, unless it is nil.
-func (m *Memory) Watcher() sizeclass.Watcher { return m.heap.watcher() }
+// Watcher is told from now on which parts of the memory are in use, unless it is nil. None of them is in the rest of
+// the block, of a cache that had no smaller one.
+func (m *Memory) Watcher() sizeclass.Watcher {
+	w := m.heap.watcher()
+	if rest := m.block.Size - m.size; w != nil && rest > 0 {
+		w.Keep(m.ptr+device.Ptr(m.size), rest)
+	}
+	return w
+}
 
 // waits is how many bytes the GPU or the host gets back: none of memory that is only registered, or another process's.
 func (m *Memory) waits() int64 {
