@@ -107,7 +107,8 @@ func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...Co
 // completed, and must not be changed before. See [RecordBatch.Synchronize].
 //
 // The copy is one allocation. Only the bytes that the rows need are copied: offsets start at zero, and
-// each buffer is aligned to 256 bytes and padded with zeros, as cuDF requires.
+// each buffer is aligned to 256 bytes and padded with zeros, as cuDF requires. Memory of the CPU, and of
+// backends that align less, is aligned to 64 bytes.
 //
 // The result is owned by the caller; rec stays the caller's. ctx ends a wait, but does not stop a copy
 // that is enqueued. An error is a [FieldError] if the contents are inconsistent.

@@ -92,6 +92,45 @@ func TestGPUCopiesBetweenAllMemories(t *testing.T) {
 	}
 }
 
+// unaligned returns the addresses of buffers of an array and of those below it that are no multiples of n.
+func unaligned(a *cdevice.Array, n device.Ptr) (list []device.Ptr) {
+	for _, p := range a.Buffers() {
+		if p%n != 0 {
+			list = append(list, p)
+		}
+	}
+	for i := range a.NumChildren() {
+		child := a.Child(i)
+		list = append(list, unaligned(child, n)...)
+		child.Release()
+	}
+	return list
+}
+
+// Copies are aligned in each kind of memory, however small the allocations are that lie between them.
+func TestGPUCopiesAreAligned(t *testing.T) {
+	cudatest.WithAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
+		checkLeaks(t)
+		alignments := map[device.Device]device.Ptr{device.CPUDevice(): 64, m.GPUs[0].Shareable(): 256}
+		for _, dev := range m.Devices(t) {
+			alignments[dev] = 256
+		}
+		for dev, alignment := range alignments {
+			for _, c := range cases.All() {
+				small, err := dev.Allocate(background, 1, nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, small.Free(nil)) }()
+				of := kept(c.Array(memory.DefaultAllocator, cases.Nulls))(t)
+				there := kept(copyArray(background, of, dev))(t)
+				again := kept(there.CopyTo(background, dev))(t)
+				for _, a := range []*cdevice.Array{there, again} {
+					assert.Empty(t, unaligned(a, alignment), "%s on %s", c.Name, dev.ID())
+				}
+			}
+		}
+	})
+}
+
 // The padding between the buffers of a copy to the host is zero, even in memory that was used
 // before.
 func TestCopiesArePaddedWithZeros(t *testing.T) {

@@ -100,10 +100,10 @@ func New(source Source, limits Limits) *Cache {
 // ID returns the device whose memory this is.
 func (c *Cache) ID() device.ID { return c.source.ID() }
 
-// Take returns a block of size bytes or more, more than zero, aligned to 64 bytes at
-// least: a cached one, one that is cut from a slab, or one of the source. Where the
-// limit is reached, idle slabs are freed and waited for; where that is not enough, the error
-// wraps [ErrLimit]. ctx ends a wait.
+// Take returns a block of size bytes or more, more than zero: a cached one, one that is cut from a
+// slab, or one of the source. It is aligned to 64 bytes at least, and to 256 if it has as many and the
+// source aligns its memory to them. Where the limit is reached, idle slabs are freed and waited for;
+// where that is not enough, the error wraps [ErrLimit]. ctx ends a wait.
 func (c *Cache) Take(ctx context.Context, size int64) (Block, error) {
 	class, err := classOf(size)
 	if err != nil {

@@ -44,7 +44,7 @@ func (g *gpu) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 		return 0, g.refuse
 	}
 	p := g.next
-	g.next += device.Ptr(size) + 64
+	g.next = (g.next + device.Ptr(size) + 2*alignment) &^ (alignment - 1)
 	g.held[p] = size
 	return p, nil
 }

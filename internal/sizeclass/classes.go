@@ -29,6 +29,9 @@ var tiers = [...]struct{ block, slab int64 }{
 
 const smallestSlab = 64 << 10
 
+// alignment is that of blocks of as many bytes: what a driver aligns its memory to. Smaller blocks are aligned to their size.
+const alignment = 256
+
 // MaxSize is the most that a block can have.
 const MaxSize = int64(1) << largestShift
 

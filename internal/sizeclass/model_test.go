@@ -66,6 +66,7 @@ func (m *model) took(b Block) {
 		inside = inside || b.Ptr >= p && b.Ptr+device.Ptr(b.Size) <= p+device.Ptr(size)
 	}
 	require.True(m, inside, "a block is memory of the source")
+	require.Zero(m, b.Ptr%device.Ptr(min(b.Size, alignment)), "alignment")
 	for _, other := range m.blocks {
 		require.False(m, b.Ptr < other.Ptr+device.Ptr(other.Size) && other.Ptr < b.Ptr+device.Ptr(b.Size), "two blocks overlap")
 	}

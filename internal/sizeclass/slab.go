@@ -7,7 +7,7 @@ type slab struct {
 	whole  piece
 	pieces []*piece // that were ever cut
 	count  int      // of them that are cut now
-	cut    int64    // bytes
+	cut    int64    // bytes, those between pieces included
 	live   int      // pieces in use, or 1 for the whole
 	watch  Watcher  // or nil
 	epoch  uint64   // of the cache, when the slab became idle
@@ -31,9 +31,15 @@ func newSlab(p device.Ptr, class int, watch Watcher) *slab {
 	return s
 }
 
+// next returns where the next piece of this class begins.
+func (s *slab) next(class int) int64 {
+	align := min(sizeOf(class), alignment)
+	return (s.cut + align - 1) &^ (align - 1)
+}
+
 // hasRoom reports whether a piece of this class can be cut.
 func (s *slab) hasRoom(class int) bool {
-	return s != nil && s.cut+sizeOf(class) <= sizeOf(s.whole.class)
+	return s != nil && s.next(class)+sizeOf(class) <= sizeOf(s.whole.class)
 }
 
 func (s *slab) cutOff(class int) *piece {
@@ -42,8 +48,9 @@ func (s *slab) cutOff(class int) *piece {
 	}
 	p := s.pieces[s.count]
 	s.count++
-	p.ptr, p.class = s.whole.ptr+device.Ptr(s.cut), class
-	s.cut += sizeOf(class)
+	at := s.next(class)
+	p.ptr, p.class = s.whole.ptr+device.Ptr(at), class
+	s.cut = at + sizeOf(class)
 	return p
 }
 

@@ -12,7 +12,8 @@ import (
 // Allocate returns owned memory of this kind, of size bytes. Stream-ordered device
 // memory may be used by work on s from now on, and by other streams after an event
 // of s; a nil stream is the legacy default stream. All other memory may be used at once,
-// page-locked and managed memory also by the CPU; it comes from a cache, see [Limits].
+// page-locked and managed memory also by the CPU; it comes from a cache, see [Limits]. Memory of 256 bytes
+// or more is aligned to 256 bytes.
 //
 // Where the driver has no memory left, cached memory is given back to it, and
 // Allocate waits for memory that was freed and that pending work may still use: until ctx is
