@@ -126,6 +126,7 @@ func releaseTooOften(t *testing.T) {
 	require.NoError(t, err)
 	rec.Release()
 	rec.Release()
+	assert.Empty(t, rec.Columns(), "as arrow-go's")
 }
 
 // While tracing is on, a Release too many is reported, with the stack of the call.

@@ -487,6 +487,7 @@ func (b *hostBatch) column(v *viewer, i int) (arrow.Array, error) {
 }
 
 func (b *hostBatch) Column(i int) arrow.Array {
+	b.mustBeAlive("Column")
 	if !b.isMade(i) {
 		b.makeFrom(i)
 	}
@@ -494,6 +495,9 @@ func (b *hostBatch) Column(i int) arrow.Array {
 }
 
 func (b *hostBatch) Columns() []arrow.Array {
+	if b.tooMany == nil { // else it has none, as arrow-go's batches
+		b.mustBeAlive("Columns")
+	}
 	for i := range b.made {
 		if !b.isMade(i) {
 			b.makeAll(i)
@@ -501,6 +505,17 @@ func (b *hostBatch) Columns() []arrow.Array {
 		}
 	}
 	return b.columns
+}
+
+// mustBeAlive panics after the last Release, on behalf of the method.
+func (b *hostBatch) mustBeAlive(method string) {
+	if b.made == nil {
+		b.ended(method) // apart, so that this function is inlined
+	}
+}
+
+func (b *hostBatch) ended(method string) {
+	panic(b.refs.Misuse(method + " after the last Release"))
 }
 
 // makeAll makes the columns from i on.
@@ -556,31 +571,32 @@ func (b *hostBatch) NumCols() int64 { return int64(len(b.columns)) }
 
 func (b *hostBatch) ColumnName(i int) string { return b.schema.Field(i).Name }
 
-// whole returns a record batch of arrow-go with the same columns. The caller releases it.
-func (b *hostBatch) whole() arrow.RecordBatch {
+// whole returns a record batch of arrow-go with the same columns, for the method. The caller releases it.
+func (b *hostBatch) whole(method string) arrow.RecordBatch {
+	b.mustBeAlive(method)
 	return array.NewRecordBatchWithMetadata(b.schema, b.Columns(), b.rows, b.metadata)
 }
 
 func (b *hostBatch) SetColumn(i int, column arrow.Array) (arrow.RecordBatch, error) {
-	all := b.whole()
+	all := b.whole("SetColumn")
 	defer all.Release()
 	return all.SetColumn(i, column)
 }
 
 func (b *hostBatch) NewSlice(i, j int64) arrow.RecordBatch {
-	all := b.whole()
+	all := b.whole("NewSlice")
 	defer all.Release()
 	return all.NewSlice(i, j)
 }
 
 func (b *hostBatch) String() string {
-	all := b.whole()
+	all := b.whole("String")
 	defer all.Release()
 	return fmt.Sprint(all)
 }
 
 func (b *hostBatch) MarshalJSON() ([]byte, error) {
-	all := b.whole()
+	all := b.whole("MarshalJSON")
 	defer all.Release()
 	return all.MarshalJSON()
 }

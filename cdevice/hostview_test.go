@@ -189,8 +189,16 @@ func TestHostViewAfterItsRelease(t *testing.T) {
 	view := importedView(t, f)
 	view.Release()
 	assertReleased(t, f, 1)
-	assert.Panics(t, func() { view.Column(0) }, "as arrow-go's")
-	assert.Empty(t, view.Columns())
+	for name, call := range map[string]func(){
+		"Column":      func() { view.Column(0) },
+		"Columns":     func() { view.Columns() },
+		"SetColumn":   func() { _, _ = view.SetColumn(0, nil) },
+		"NewSlice":    func() { view.NewSlice(0, 1) },
+		"String":      func() { _ = view.(fmt.Stringer).String() },
+		"MarshalJSON": func() { _, _ = view.MarshalJSON() },
+	} {
+		assert.Equal(t, "cdevice: record batch of HostView: "+name+" after the last Release: invalid: already released", panicText(t, call))
+	}
 	assert.Panics(t, view.Release)
 	assert.Panics(t, view.Retain)
 }

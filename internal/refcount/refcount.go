@@ -37,7 +37,7 @@ func (c *Count) InitTraced(kind string) {
 // Retain adds a reference for a caller that holds one.
 func (c *Count) Retain() {
 	if !c.TryRetain() {
-		panic(c.misuse("Retain after the last Release"))
+		panic(c.Misuse("Retain after the last Release"))
 	}
 }
 
@@ -68,7 +68,7 @@ func (c *Count) Release() (last bool) {
 		panic(fmt.Errorf("cdevice: %s: Release without a Retain: the reader owns it: %w", c.kind, arrow.ErrInvalid))
 	}
 	c.refs.Add(1)
-	panic(c.misuse("Release of an object without references"))
+	panic(c.Misuse("Release of an object without references"))
 }
 
 // TryRelease is Release for objects whose references may be miscounted: it reports whether that was the last
@@ -107,7 +107,8 @@ func (c *Count) Alive() bool { return c.refs.Load() > 0 }
 // other goroutine can add one.
 func (c *Count) Sole() bool { return c.refs.Load()%owned == 1 }
 
-func (c *Count) misuse(what string) error {
+// Misuse is the error of a call on an object without references, which what names: "Column after the last Release".
+func (c *Count) Misuse(what string) error {
 	kind := c.kind
 	if kind == "" {
 		kind = "object that no function of this package made"
