@@ -96,6 +96,24 @@ func TestAsyncStreamRequests(t *testing.T) {
 		p.Release()
 		assert.Zero(t, p.Calls().Cancels)
 	})
+	t.Run("on a goroutine that ends with the stream", func(t *testing.T) {
+		for name, end := range map[string]func(p *peer, cancel func()){
+			"the producer's end": func(p *peer, _ func()) { p.End() },
+			"its error":          func(p *peer, _ func()) { p.Error(5, "no", nil) },
+			"its release":        func(p *peer, _ func()) { p.Release() },
+			"the context's end":  func(_ *peer, cancel func()) { cancel() },
+		} {
+			before := cdevice.ReadStats().Goroutines
+			ctx, cancel := context.WithCancel(soon(t))
+			p := begun(t, ctx, 1, 1)
+			p.take(1)
+			require.NoError(t, p.WaitRequested(2))
+			assert.Equal(t, before+1, cdevice.ReadStats().Goroutines, name)
+			end(p, cancel)
+			within.Eventually(t, name, func() bool { return cdevice.ReadStats().Goroutines == before })
+			cancel()
+		}
+	})
 	t.Run("four without an option", func(t *testing.T) {
 		p := begun(t, soon(t), 0, 0)
 		assert.EqualValues(t, 4, p.Calls().Requested)

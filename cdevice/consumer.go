@@ -38,18 +38,19 @@ type consumer struct {
 	// last call. mu is never held during a call of the producer or of a task.
 	calling chan struct{}
 
-	given    *extraction // of Next
-	askLater func()      // starts the goroutine that runs askInTurn
+	given *extraction // of Next
 
 	mu       sync.Mutex
 	changed  sync.Cond
 	producer *abi.ArrowAsyncProducer // from on_schema to release
 	begun    *streamBegin            // from on_schema
 	tasks    items.Queue[readyTask]
-	room     int64 // batches that are yet to be requested
-	asking   bool  // a goroutine is requesting them, and will check for more
-	wanted   int64 // batches that were requested and have not arrived
-	err      error // the error that the stream ended with
+	room     int64     // batches that are yet to be requested
+	asking   bool      // a goroutine is requesting them, or is about to, and will check for more
+	asks     bool      // the goroutine of askInTurn was started
+	roomy    sync.Cond // asking has become true, or the stream has ended
+	wanted   int64     // batches that were requested and have not arrived
+	err      error     // the error that the stream ended with
 
 	taskErr error // of a failed task: on_error may follow with a message
 
@@ -85,8 +86,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 	}
 	c.parts.Init(3, nil)
 	c.gone, c.emptied = sync.OnceFunc(c.parts.Part), sync.OnceFunc(c.parts.Part)
-	c.changed.L = &c.mu
-	c.askLater = items.Routine(c.askInTurn)
+	c.changed.L, c.roomy.L = &c.mu, &c.mu
 	c.pins.Pin(handler) // c is kept reachable by its handle
 	c.word = bridge.ExportHandler(c, handlerMirror(handler))
 	asyncStreams.Add(1)
@@ -124,6 +124,9 @@ func (c *consumer) stopWithContext() {
 // tell wakes the goroutines that wait for a change. mu is held.
 func (c *consumer) tell() {
 	c.changed.Broadcast()
+	if c.over() {
+		c.roomy.Signal()
+	}
 	if c.begun != nil || c.ended || c.stopped {
 		select {
 		case <-c.known:

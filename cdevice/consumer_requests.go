@@ -19,22 +19,42 @@ var patience = time.Second
 // request requests n more batches, unless the stream has ended.
 func (c *consumer) request(n int64) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.room += n
-	begun := c.asking
-	c.asking = true
-	c.mu.Unlock()
-	if begun {
+	if c.asking {
 		return
 	}
-	c.askLater()
+	c.asking = true
+	if c.asks {
+		c.roomy.Signal()
+		return
+	}
+	c.asks = true
+	items.Background(c.askInTurn)
 }
 
-// askInTurn is ask on a goroutine of its own.
+// askInTurn is ask on a goroutine of its own, which lives until the stream ends: the stack of a new one would have to grow,
+// and be copied, for each request.
 func (c *consumer) askInTurn() {
-	c.calling <- struct{}{}
-	defer func() { <-c.calling }()
-	c.ask()
+	for c.waitForRoom() {
+		c.calling <- struct{}{}
+		c.ask()
+		<-c.calling
+	}
 }
+
+// waitForRoom returns when there are batches to request. It returns false once the stream has ended.
+func (c *consumer) waitForRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.asking && !c.over() {
+		c.roomy.Wait()
+	}
+	return !c.over()
+}
+
+// over reports whether the stream has ended, so that nothing is requested any more. mu is held.
+func (c *consumer) over() bool { return c.ended || c.stopped }
 
 // ask requests batches while there is room for some. The caller has filled calling and set asking.
 func (c *consumer) ask() {
@@ -51,7 +71,7 @@ func (c *consumer) ask() {
 func (c *consumer) wish() (*abi.ArrowAsyncProducer, int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended || c.stopped || c.room == 0 {
+	if c.over() || c.room == 0 {
 		c.asking = false
 		return nil, 0
 	}

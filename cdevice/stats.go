@@ -31,7 +31,7 @@ type Stats struct {
 	PinnedBatches   int64 // batches and arrays that keep memory of the Go heap pinned for C
 	Readers         int64 // readers that were not released, or whose source is still in use
 	DeviceCopies    int64 // copies of batches and arrays in device memory that was not freed
-	Goroutines      int64 // goroutines of this package: prefetchers, iterators, asynchronous producers, closing readers
+	Goroutines      int64 // goroutines of this package: prefetchers, iterators, asynchronous streams, closing readers
 }
 
 // String lists the counts that are not zero. While tracing is off, it says how to find what they count.

@@ -5,6 +5,7 @@
 package cdevice_test
 
 import (
+	"runtime/metrics"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -59,7 +60,7 @@ func TestStreamCostsPerBatchForC(t *testing.T) {
 }
 
 // A batch's way through an asynchronous stream costs as much as an import, and the producer's task:
-// requests, the queue of tasks and the options of the import need no memory per batch.
+// requests, the queue of tasks and the options of the import need neither memory nor a goroutine per batch.
 func TestAsyncStreamCostsPerBatch(t *testing.T) {
 	for _, queue := range []int{1, 2, 50} {
 		rec, _ := wide(t, 10)
@@ -81,6 +82,11 @@ func TestAsyncStreamCostsPerBatch(t *testing.T) {
 				t.Error(r.Err())
 			}
 		}), 2.0, "task, and batch and owner in one, with a queue of %d", queue)
+		before := goroutinesCreated()
+		for range 1000 {
+			require.True(t, r.Next(), r.Err())
+		}
+		assert.Less(t, goroutinesCreated()-before, uint64(100), "with a queue of %d", queue)
 		require.NoError(t, stream.Close(ctx))
 		r.Release()
 	}
@@ -95,6 +101,16 @@ func endlessly(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordReader {
 	}, nil)
 	require.NoError(t, err)
 	return r
+}
+
+// goroutinesCreated returns how many goroutines this process has started, or 0 where Go does not tell.
+func goroutinesCreated() uint64 {
+	sample := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}} // since Go 1.26
+	metrics.Read(sample)
+	if sample[0].Value.Kind() == metrics.KindBad {
+		return 0
+	}
+	return sample[0].Value.Uint64()
 }
 
 // leastAllocs is the smallest number of allocations of a call, of several counts: those of

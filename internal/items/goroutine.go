@@ -11,19 +11,6 @@ func Background(f func()) {
 	}()
 }
 
-// Routine returns a function that runs f on a goroutine of its own, which is counted. The function
-// allocates no memory.
-func Routine(f func()) (start func()) {
-	run := func() {
-		defer Goroutines.Add(-1)
-		f()
-	}
-	return func() {
-		Goroutines.Add(1)
-		go run()
-	}
-}
-
 // After runs f on a goroutine of its own after d, unless stop is called before. The goroutine is
 // counted from now on, since it may begin at any time.
 func After(d time.Duration, f func()) (stop func()) {

@@ -27,15 +27,3 @@ func TestAfterIsCountedFromTheBeginning(t *testing.T) {
 	stop() // too late
 	assert.Zero(t, Goroutines.Load())
 }
-
-func TestRoutineIsCountedAndAllocatesNothing(t *testing.T) {
-	ran := make(chan int64)
-	start := Routine(func() { ran <- Goroutines.Load() })
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		start()
-		if n := <-ran; n < 1 {
-			t.Error(n)
-		}
-	}))
-	within.Eventually(t, "the end of the last", func() bool { return Goroutines.Load() == 0 })
-}
