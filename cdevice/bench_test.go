@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
@@ -164,6 +165,64 @@ func BenchmarkAsyncStream(b *testing.B) {
 		in.Release()
 	})
 }
+
+// BenchmarkAsyncFloor is the floor of BenchmarkAsyncStream: two goroutines with one channel for each direction, and the same
+// calls between Go and C. It cannot be cancelled, and a source, or a request, that does not return would block its reader.
+func BenchmarkAsyncFloor(b *testing.B) {
+	benchmark(b, func(b *testing.B, _ arrow.RecordBatch, batch *cdevice.RecordBatch) {
+		f := &asyncFloor{requests: make(chan struct{}, 1), tasks: make(chan abi.ArrowAsyncTask, 1), batch: batch}
+		handler := new(abi.ArrowAsyncDeviceStreamHandler)
+		bridge.ExportHandler(f, handler)
+		producer := bridge.NewProducer(f, int32(device.CPU), nil)
+		defer bridge.EndProducer(producer)
+		go func() {
+			task := new(abi.ArrowAsyncTask)
+			for range f.requests {
+				bridge.ExportTask(f, task)
+				bridge.CallOnNextTask(handler, task, nil)
+			}
+			bridge.CallHandlerRelease(handler)
+			close(f.tasks)
+		}()
+		task, out := new(abi.ArrowAsyncTask), new(cdevice.CArrowDeviceArray)
+		for b.Loop() {
+			bridge.CallRequest(producer, 1, 1)
+			*task = <-f.tasks
+			bridge.CallExtractData(task, abi.As[abi.ArrowDeviceArray](out))
+			back, err := cdevice.ImportRecordBatchWithSchema(out, batch.Schema())
+			must(b, err)
+			back.Release()
+		}
+		close(f.requests)
+		<-f.tasks
+	})
+}
+
+// asyncFloor is the producer, the task and the handler of BenchmarkAsyncFloor.
+type asyncFloor struct {
+	requests chan struct{}
+	tasks    chan abi.ArrowAsyncTask
+	batch    *cdevice.RecordBatch
+}
+
+func (f *asyncFloor) Request(int64) { f.requests <- struct{}{} }
+
+func (f *asyncFloor) OnNextTask(task *abi.ArrowAsyncTask, _ uintptr) int {
+	f.tasks <- *task
+	return 0
+}
+
+func (f *asyncFloor) ExtractData(out *abi.ArrowDeviceArray) int {
+	if cdevice.ExportRecordBatch(f.batch, abi.As[cdevice.CArrowDeviceArray](out), nil) != nil {
+		return 1
+	}
+	return 0
+}
+
+func (*asyncFloor) OnSchema(*abi.ArrowAsyncProducer, *abi.ArrowSchema) int { return 0 }
+func (*asyncFloor) OnError(int, string, uintptr)                           {}
+func (*asyncFloor) Cancel()                                                {}
+func (*asyncFloor) Release()                                               {}
 
 // BenchmarkCopyToDevice measures a copy to a simulated GPU and its wait: what this library adds, not the speed of a bus.
 func BenchmarkCopyToDevice(b *testing.B) {
