@@ -136,7 +136,7 @@ func TestCopiesOfMoreThanThereIs(t *testing.T) {
 	require.NoError(t, m.Free(nil))
 }
 
-// ValidateFull reads text that is not mapped, which is an error that wraps arrow.ErrInvalid.
+// ValidateFull reads text, offsets and bitmaps that are not mapped, which is an error that wraps arrow.ErrInvalid.
 func TestFullValidationOfMemoryThatIsGone(t *testing.T) {
 	checkLeaks(t)
 	rec := truncated(t, true)
@@ -146,9 +146,18 @@ func TestFullValidationOfMemoryThatIsGone(t *testing.T) {
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.ErrorContains(t, err, "cdevice: validate: memory at 0x")
 
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, exportMade(out, schema)(cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a", "bc"]`), device.CPUDevice())))
-	*abi.At[uintptr](abi.As[abi.ArrowArray](&out.Array).Buffers + 8) = 0x7000_0000_0000 // offsets
-	a := kept(cdevice.ImportArray(out, schema))(t)
-	assert.ErrorContains(t, a.ValidateFull(background), "memory at 0x7000000")
+	for _, row := range []struct {
+		dt     arrow.DataType
+		values string
+		buffer uintptr
+	}{
+		{arrow.BinaryTypes.String, `["a", "bc"]`, 1},
+		{arrow.PrimitiveTypes.Int8, `[1, null]`, 0},
+	} {
+		out, schema := garbageArray(), garbageSchema()
+		require.NoError(t, exportMade(out, schema)(cdevice.WrapArray(fromJSON(t, row.dt, row.values), device.CPUDevice())))
+		*abi.At[uintptr](abi.As[abi.ArrowArray](&out.Array).Buffers + 8*row.buffer) = 0x7000_0000_0000
+		a := kept(cdevice.ImportArray(out, schema))(t)
+		assert.ErrorContains(t, a.ValidateFull(background), "memory at 0x7000000")
+	}
 }

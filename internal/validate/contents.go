@@ -29,7 +29,7 @@ func (v *validator) contents(n *tree.Node) error {
 	if err := v.Spend(hostread.NodeWork + len(n.Buffers)); err != nil {
 		return err
 	}
-	if k := n.Layout.Kind; k == layout.Fixed || k == layout.Bits { // every value is one of the type
+	if isNumber(n) {
 		return v.nullCount(n)
 	}
 	st := n.Storage()
@@ -53,8 +53,19 @@ func (v *validator) contents(n *tree.Node) error {
 	return checkMap(n, st, v.Nulls)
 }
 
+// reads reports whether contents reads memory of a node.
+func reads(n *tree.Node) bool { return !isNumber(n) || countsNulls(n) }
+
+// isNumber reports whether every value of a node is one of its type.
+func isNumber(n *tree.Node) bool { return n.Layout.Kind == layout.Fixed || n.Layout.Kind == layout.Bits }
+
+// countsNulls reports whether a node has a count of nulls that its bitmap may contradict.
+func countsNulls(n *tree.Node) bool {
+	return n.Nulls != tree.UnknownNulls && n.Layout.Validity && (n.Nulls != 0 || n.Validity() != 0)
+}
+
 func (v *validator) nullCount(n *tree.Node) error {
-	if n.Nulls == tree.UnknownNulls || !n.Layout.Validity || n.Nulls == 0 && n.Validity() == 0 {
+	if !countsNulls(n) {
 		return nil
 	}
 	counted := *n

@@ -29,10 +29,26 @@ func Tree(ctx context.Context, t tree.Tree) error {
 	if err := t.At.Synchronize(ctx); err != nil {
 		return err
 	}
-	v := newValidator(ctx)
-	var err error
+	return newValidator(ctx).from(&t, 0, false)
+}
+
+// from checks the nodes of a tree from the i-th on. guarded is true if memory that is not there is an error where it is read.
+func (v *validator) from(t *tree.Tree, i int, guarded bool) error {
+	for ; i < len(t.Nodes); i++ {
+		n := &t.Nodes[i]
+		if !guarded && reads(n) {
+			return v.guarded(t, i)
+		}
+		if err := v.node(n); err != nil {
+			return fielderr.Within(t.Name(i), err)
+		}
+	}
+	return nil
+}
+
+func (v *validator) guarded(t *tree.Tree, i int) (err error) {
 	gone := memcopy.Guard(func() error {
-		err = v.all(&t)
+		err = v.from(t, i, true)
 		return nil
 	})
 	if gone != nil {
@@ -41,11 +57,9 @@ func Tree(ctx context.Context, t tree.Tree) error {
 	return err
 }
 
-func (v *validator) all(t *tree.Tree) error {
-	return t.Each(func(n *tree.Node) error {
-		if err := v.probeCPUMemory(n); err != nil {
-			return err
-		}
-		return fielderr.During(fielderr.OpValidate, v.contents(n))
-	})
+func (v *validator) node(n *tree.Node) error {
+	if err := v.probeCPUMemory(n); err != nil {
+		return err
+	}
+	return fielderr.During(fielderr.OpValidate, v.contents(n))
 }
