@@ -11,17 +11,17 @@ import (
 // caller that holds no reference names the life in which it had one, and never retains the object in a later life.
 // Retain after the last Release, and a Release without a reference, panic in every build. Lives must not be copied.
 type Lives struct {
-	word atomic.Uint64 // the number of the life, and below it the references
+	word atomic.Int64 // the references, and below them the number of the life, which no Release borrows from
 }
 
-// life is what the word has for one life.
-const life = 1 << 32
+// reference is what the word has for one reference.
+const reference = 1 << 32
 
 // Begin begins the next life, with one reference, of an object without references. It is the only user of the object.
-func (l *Lives) Begin() { l.word.Store((l.word.Load()/life+1)*life + 1) }
+func (l *Lives) Begin() { l.word.Store(reference | int64(l.Number()+1)) }
 
 // Number returns the number of the life. The caller holds a reference.
-func (l *Lives) Number() uint32 { return uint32(l.word.Load() / life) }
+func (l *Lives) Number() uint32 { return uint32(l.word.Load()) }
 
 // Retain adds a reference for a caller that holds one.
 func (l *Lives) Retain(kind string) {
@@ -35,10 +35,10 @@ func (l *Lives) Retain(kind string) {
 func (l *Lives) TryRetain(number uint32) (ok, met bool) {
 	for ; ; met = true {
 		was := l.word.Load()
-		if was/life != uint64(number) || was%life == 0 {
+		if uint32(was) != number || was < reference {
 			return false, met
 		}
-		if l.word.CompareAndSwap(was, was+1) {
+		if l.word.CompareAndSwap(was, was+reference) {
 			return true, met
 		}
 	}
@@ -47,21 +47,20 @@ func (l *Lives) TryRetain(number uint32) (ok, met bool) {
 // Alive reports whether a life has a reference.
 func (l *Lives) Alive(number uint32) bool {
 	now := l.word.Load()
-	return now/life == uint64(number) && now%life > 0
+	return uint32(now) == number && now >= reference
 }
 
 // Release drops a reference, and reports whether that was the last one of the life.
 func (l *Lives) Release(kind string) (last bool) {
-	now := l.word.Add(^uint64(0))
-	if now%life == life-1 {
-		l.word.Add(1)
+	now := l.word.Add(-reference)
+	if now < 0 { // which is no reference to any function, so it stays
 		panic(ended(kind, "Release of an object without references"))
 	}
-	return now%life == 0
+	return now < reference
 }
 
 // Sole reports whether there is exactly one reference; see [Count.Sole].
-func (l *Lives) Sole() bool { return l.word.Load()%life == 1 }
+func (l *Lives) Sole() bool { return l.word.Load()/reference == 1 }
 
 // ended is the error of a misuse after the last reference.
 func ended(kind, what string) error {

@@ -78,3 +78,43 @@ func TestLateRetainIsOfNoOtherLife(t *testing.T) {
 	assert.EqualValues(t, 10_000, lives.Load())
 	assert.Zero(t, stray.Load())
 }
+
+// A Release too many is of no other life, not even while it is found out.
+func TestReleaseTooManyIsOfNoOtherLife(t *testing.T) {
+	var l Lives
+	for range 2 {
+		l.Begin()
+		l.Release("memory")
+	}
+	var other atomic.Int64
+	end := make(chan struct{})
+	var look sync.WaitGroup
+	look.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				for number := range uint32(4) {
+					if l.Alive(number) || tryRetain(&l, number) {
+						other.Add(1)
+					}
+				}
+			}
+		}
+	})
+	tooMany := func() {
+		defer func() { _ = recover() }()
+		l.Release("memory")
+	}
+	for range 100_000 {
+		tooMany()
+	}
+	close(end)
+	look.Wait()
+	assert.Zero(t, other.Load())
+	assert.EqualValues(t, 2, l.Number())
+	l.Begin()
+	assert.EqualValues(t, 3, l.Number())
+	assert.True(t, l.Release("memory"))
+}
