@@ -89,15 +89,20 @@ func refused(t T, ctx context.Context, err error, nothing bool, what string) {
 // endsInTime calls f with a context that ends while f waits.
 func endsInTime(t T, what string, f func(context.Context) error) {
 	t.Helper()
+	assert.ErrorIs(t, inTime(t, what, f), context.DeadlineExceeded, what)
+}
+
+// inTime returns the error of f, which is called with a context that ends soon, and returns soon after that.
+func inTime(t T, what string, f func(context.Context) error) (err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(background, limit)
 	defer cancel()
-	var err error
 	var late time.Duration
 	within(t, what, func() {
 		err = f(ctx)
 		deadline, _ := ctx.Deadline()
 		late = time.Since(deadline)
 	})
-	assert.ErrorIs(t, err, context.DeadlineExceeded, what)
 	assert.Less(t, late, maxDelay, what)
+	return err
 }

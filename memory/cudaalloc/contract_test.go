@@ -1,10 +1,15 @@
 package cudaalloc_test
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/device/devicetest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -59,6 +64,31 @@ func TestGPUContract(t *testing.T) {
 			devicetest.TestDevice(t, d, append(contract(d), captures(m, nil))...)
 		})
 	})
+}
+
+// lateOnce is a GPU one of whose uploads takes longer than its context lasts, without waiting for work.
+type lateOnce struct {
+	*cudaalloc.Device
+	uploads *atomic.Int64
+}
+
+func (d lateOnce) Upload(ctx context.Context, ranges []device.Range, s device.Stream) (device.Event, error) {
+	if _, ends := ctx.Deadline(); ends && d.uploads.Add(1) == 3 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.Device.Upload(ctx, ranges, s)
+}
+
+// A loaded machine does not break the rules.
+func TestRulesAllowForALateUpload(t *testing.T) {
+	late := lateOnce{cudatest.Simulated(t, cudasim.Options{}).GPUs[0], new(atomic.Int64)}
+	for _, rule := range devicetest.Rules(late, contract(late.Device)...) {
+		if strings.HasPrefix(rule.Name, "small uploads on a held stream") {
+			t.Run(rule.Name, func(t *testing.T) { rule.Test(t) })
+		}
+	}
+	assert.Greater(t, late.uploads.Load(), int64(3))
 }
 
 // tested are the devices of the last GPU of a simulated machine, as its GPUs are alike and there are machines with one,
