@@ -209,3 +209,42 @@ func TestManyWaitForRoom(t *testing.T) {
 		g.Holds(byte(i+uploads-1), own.Ptr()+device.Ptr(i*n), n, s)
 	}
 }
+
+// A stream is closed while its marks are queried: each mark is still released once.
+func TestMarksOfAStreamThatIsClosedMeanwhile(t *testing.T) {
+	const rounds, calls = 50, 600 // of which two marks are made
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	backlog := &core.Of(g.Device).Backlog
+	e := g.Event(g.Legacy())
+	require.NoError(t, g.Trim(background))
+	before := g.M.Sim.Report().Live.Events
+	for range rounds {
+		g.M.Sim.Pause()
+		s, err := g.NewStream()
+		require.NoError(t, err)
+		for range calls {
+			require.NoError(t, s.Record(e))
+		}
+		closed, trimming := make(chan struct{}), make(chan struct{})
+		var trims sync.WaitGroup
+		trims.Go(func() {
+			backlog.Trim()
+			close(trimming)
+			for {
+				select {
+				case <-closed:
+					return
+				default:
+					backlog.Trim()
+				}
+			}
+		})
+		<-trimming
+		require.NoError(t, s.Close())
+		close(closed)
+		trims.Wait()
+		g.M.Sim.Resume()
+	}
+	require.NoError(t, g.Trim(background))
+	assert.Equal(t, before, g.M.Sim.Report().Live.Events)
+}
