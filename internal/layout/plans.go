@@ -76,9 +76,13 @@ func (p *Plan) watch(dt arrow.DataType) {
 	}
 }
 
-// fits reports whether the types are as they were when the plan was made; false if a method of an
-// extension type panics.
-func (p *Plan) fits() (same bool) {
+// fits reports whether the types are as they were when the plan was made.
+func (p *Plan) fits() bool {
+	return (len(p.extensions) == 0 || p.extensionsFit()) && p.states.Same()
+}
+
+// extensionsFit reports whether the extension types have the storage that they had; false if a method of one panics.
+func (p *Plan) extensionsFit() (same bool) {
 	defer func() {
 		if recover() != nil {
 			same = false
@@ -89,5 +93,5 @@ func (p *Plan) fits() (same bool) {
 			return false
 		}
 	}
-	return p.states.Same()
+	return true
 }
