@@ -171,7 +171,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSchema(fields, md), nil
+	return arrow.NewSchema(fields, &md), nil
 }
 
 // children reads the children of s, which is at the given depth.
