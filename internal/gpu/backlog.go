@@ -25,6 +25,7 @@ type Backlog struct {
 
 	mu      sync.Mutex
 	streams map[uintptr]*lane
+	calls   uint64 // that have enqueued work
 }
 
 // An H200 with CUDA 13.0 took 1,022 fills in one stream, or 55 copies of 64 bytes of page-locked memory with a record
@@ -42,6 +43,7 @@ const (
 type lane struct {
 	calling int    // cost of calls that have not returned, and of marks that are being made or queried
 	behind  int    // cost of the work behind the last mark
+	last    uint64 // of b.calls
 	marks   []mark // the oldest first, unless several goroutines query them
 	gone    bool   // the count has ended: no mark is kept
 }
@@ -94,6 +96,8 @@ func (a admission) enqueue(b *Backlog, stream uintptr, cost int, call func() err
 	l.calling -= cost
 	if err == nil {
 		l.behind += cost
+		b.calls++
+		l.last = b.calls
 	}
 	return err
 }
@@ -246,16 +250,23 @@ func (b *Backlog) forget(stream uintptr) {
 	}
 }
 
-// Trim releases the events of work that is done, and ends the count for streams without others.
-func (b *Backlog) Trim() {
+// Trim releases the events of work that is done, and ends the count for streams without others. The caller calls done when
+// all work is done that was enqueued before Trim: it ends the count for streams that have none since.
+func (b *Backlog) Trim() (done func()) {
 	b.mu.Lock()
-	streams := slices.Collect(maps.Keys(b.streams))
+	streams, before := slices.Collect(maps.Keys(b.streams)), b.calls
 	b.mu.Unlock()
 	for _, stream := range streams {
 		for b.reach(stream) {
 		}
 	}
+	b.drop(func(l *lane) bool { return l.behind == 0 })
+	return func() { b.drop(func(l *lane) bool { return l.last <= before }) }
+}
+
+// drop ends the count for streams without calls and marks for which the work behind them is done.
+func (b *Backlog) drop(done func(*lane) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.streams, func(_ uintptr, l *lane) bool { return l.calling == 0 && len(l.marks) == 0 })
+	maps.DeleteFunc(b.streams, func(_ uintptr, l *lane) bool { return l.calling == 0 && len(l.marks) == 0 && done(l) })
 }

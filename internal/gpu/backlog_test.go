@@ -183,6 +183,49 @@ func TestStreamsThatHaveEndedAreForgotten(t *testing.T) {
 	assert.Zero(t, backlog.Streams())
 }
 
+// Work that pends stays counted when Flush releases what is done.
+func TestFlushLeavesPendingWorkCounted(t *testing.T) {
+	const n, few = 64, 14 // copies, for which no event is recorded
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	own, host := g.Ready(2*n*few), g.M.On(t, g.Pinned()).Ready(2*n*few)
+	var list []device.Range
+	for i := range few {
+		at := device.Ptr(2 * n * i)
+		list = append(list, cudatest.Range(own.Ptr()+at, host.Ptr()+at, n)...)
+	}
+	held, open := g.Held()
+	g.M.Sim.ResetCounters()
+	var waits error
+	for i := 0; i < pendingCopies && waits == nil; i++ {
+		within.Seconds(t, "the copies", func() error {
+			waits = briefly(func(ctx context.Context) error { return g.CopyContext(ctx, list, held) })
+			return g.Flush(background)
+		})
+	}
+	assert.ErrorIs(t, waits, context.DeadlineExceeded)
+	assert.LessOrEqual(t, g.M.Sim.Calls("cuMemcpyAsync"), pendingCopies)
+	open()
+	require.NoError(t, held.Synchronize(background))
+}
+
+// Trim ends no count of work that is enqueued while it waits.
+func TestTrimCountsWorkThatIsEnqueuedMeanwhile(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	backlog := &core.Of(g.Device).Backlog
+	before, since := g.Stream(), g.Stream()
+	g.Event(before)
+	require.NoError(t, before.Synchronize(background))
+	done := backlog.Trim()
+	assert.Equal(t, 1, backlog.Streams(), "what pends is not known")
+	g.Event(since)
+	assert.Equal(t, 2, backlog.Streams())
+	done()
+	assert.Equal(t, 1, backlog.Streams())
+	require.NoError(t, since.Synchronize(background))
+	require.NoError(t, g.Trim(background))
+	assert.Zero(t, backlog.Streams())
+}
+
 // Goroutines that wait for room on one stream all get it, and what each has enqueued arrives.
 func TestManyWaitForRoom(t *testing.T) {
 	const n, goroutines, uploads = 64, 8, 100

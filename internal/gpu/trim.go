@@ -17,7 +17,7 @@ func (g *GPU) Trim(ctx context.Context) error {
 	}
 	failed := d.failedSince()
 	g.Heap.trimCaches()
-	g.Backlog.Trim()
+	backlogDone := g.Backlog.Trim()
 	g.Events.drain()
 	g.Streams.drain()
 	if err := d.Flush(ctx); err != nil {
@@ -34,5 +34,6 @@ func (g *GPU) Trim(ctx context.Context) error {
 	if err := d.idle(ctx); err != nil {
 		return err
 	}
+	backlogDone()
 	return g.Ctx.TrimPool(g.Heap.pool)
 }
