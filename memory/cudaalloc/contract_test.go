@@ -30,7 +30,7 @@ func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
 		return s.Device.Live, err
 	}
 	return []devicetest.Option{
-		devicetest.WithUnregistered(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live), devicetest.WithPeers(peers...),
+		devicetest.WithUnregistered(), devicetest.WithHold(cudatest.TryHold), devicetest.WithLive(live), devicetest.WithPeers(peers...),
 		devicetest.WithPanics(func() int64 { return d.ReadStats().CallbackPanics }),
 	}
 }

@@ -6,12 +6,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Hold holds a stream back until open is called.
-func Hold(s device.Stream) (open func(), err error) {
-	own := s.(*Stream)
-	return own.dev.gpu.Ctx.Hold(own.Handle())
-}
-
 // Close gives a GPU back to its driver, and forgets it, so that it can be opened
 // again. Its handles are dead then.
 func Close(d *Device) error {

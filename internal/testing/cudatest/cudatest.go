@@ -220,21 +220,32 @@ func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
 	return open
 }
 
-// hold makes work of a GPU pend, until open is called or the test ends. Memory may be given back to the driver while the GPU is
-// idle, by a call that waits if the work comes just then, and holds up all calls behind the work that the test makes next. Then the
-// work ends, and is made once more.
+// TryHold is [Machine.Hold] with an error, and the end of no test opens it.
+func TryHold(s device.Stream) (open func(), err error) {
+	gpu := core.Of(s.Device())
+	return tryHold(&gpu.Deferred, func() (func(), error) { return gpu.Ctx.Hold(s.Handle()) })
+}
+
+// hold makes work of a GPU pend, until open is called or the test ends.
 func hold(t testing.TB, gpu device.Device, try func() (open func(), err error)) (open func()) {
 	t.Helper()
-	deferred := &core.Of(gpu).Deferred
+	open, err := tryHold(&core.Of(gpu).Deferred, try)
+	require.NoError(t, err)
+	open = sync.OnceFunc(open)
+	t.Cleanup(open)
+	return open
+}
+
+// tryHold makes work of a GPU pend, until open is called. Memory may be given back to the driver while the GPU is idle, by a call that
+// waits if the work comes just then, and holds up all calls behind the work that the test makes next. Then the work ends, and is made
+// once more.
+func tryHold(deferred *core.Deferred, try func() (open func(), err error)) (open func(), err error) {
 	for began := time.Now(); ; {
-		let, err := try()
-		require.NoError(t, err)
-		if !deferred.Ending() || time.Since(began) > time.Second {
-			open = sync.OnceFunc(let)
-			t.Cleanup(open)
-			return open
+		open, err = try()
+		if err != nil || !deferred.Ending() || time.Since(began) > time.Second {
+			return open, err
 		}
-		let()
+		open()
 		for deferred.Ending() && time.Since(began) < time.Second {
 			time.Sleep(100 * time.Microsecond)
 		}
