@@ -103,7 +103,7 @@ var allowed = map[string][]string{
 	"cudasim/cudasimtest":       {"cudasim", "memory/cudaalloc"},
 	"internal/testing/nilargs":  {},
 	"internal/testing/within":   {},
-	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
+	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/gpu", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
 
 	"internal/testing/goroutineleak": {},
 
