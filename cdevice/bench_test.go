@@ -3,9 +3,12 @@ package cdevice_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +17,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	driver "github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // The hot paths, on batches of 1 and of 100 int64 columns. Package bench compares them with other libraries.
@@ -235,6 +240,92 @@ func BenchmarkCopyToDevice(b *testing.B) {
 			batch.Release()
 		}
 	})
+}
+
+// BenchmarkLargeCopy measures copies of 64 MiB to a simulated GPU and back, each of them after one by cuMemcpy, of as many bytes, to
+// memory that is as new: the simulator's is never used again, and the system clears each page of it. The metric is the time of
+// the fastest cuMemcpy divided by that of our fastest copy.
+func BenchmarkLargeCopy(b *testing.B) {
+	const rows, size = 8 << 20, 64 << 20
+	m := cudatest.Simulated(b, cudasim.Options{NoPoison: true, NoRace: true})
+	gpu, ctx := m.GPUs[0], contextOf(b, m)
+	pinned := cudatest.Pinned(b, gpu)
+	defer pinned.Trim()
+	for name, mem := range map[string]memory.Allocator{"plain": memory.DefaultAllocator, "pinned": pinned} {
+		rec := columnsOf(mem, 1, rows, false)
+		here := cudatest.Pointer(rec.Column(0).Data().Buffers()[1].Bytes())
+		b.Run(name+"/to the device", func(b *testing.B) {
+			beside(b, func() {
+				there, err := ctx.NewMemory(size)
+				must(b, err)
+				must(b, ctx.CopyNow(there, here, size))
+				must(b, ctx.FreeMemory(there))
+			}, func() {
+				batch, err := cdevice.CopyToDevice(background, rec, gpu)
+				must(b, err)
+				must(b, batch.Synchronize(background))
+				batch.Release()
+			})
+		})
+		batch, err := cdevice.CopyToDevice(background, rec, gpu)
+		must(b, err)
+		must(b, batch.Synchronize(background))
+		there, err := ctx.NewMemory(size)
+		must(b, err)
+		must(b, ctx.CopyNow(there, here, size))
+		b.Run(name+"/to the host", func(b *testing.B) {
+			beside(b, func() {
+				to := uninitialized(mem, size)
+				must(b, ctx.CopyNow(cudatest.Pointer(to), there, size))
+				mem.Free(to)
+			}, func() {
+				back, err := batch.CopyToHost(background, mem)
+				must(b, err)
+				back.Release()
+			})
+		})
+		must(b, ctx.FreeMemory(there))
+		batch.Release()
+		rec.Release()
+	}
+}
+
+// contextOf returns the context of a machine's first GPU, for calls of its driver.
+func contextOf(b *testing.B, m *cudatest.Machine) *driver.Context {
+	library, err := driver.Open(m.Path())
+	must(b, err)
+	dev, err := library.Device(0)
+	must(b, err)
+	ctx, err := dev.Context()
+	must(b, err)
+	b.Cleanup(func() { must(b, ctx.Release()) })
+	return ctx
+}
+
+// uninitialized returns memory of a kind of allocator for a copy, as CopyToHost allocates it.
+func uninitialized(mem memory.Allocator, size int) []byte {
+	if mem, ok := mem.(*hostpinned.Allocator); ok {
+		return mem.AllocateUninitialized(size)
+	}
+	return slices.Grow([]byte(nil), size)[:size] // of Go's heap, which make would clear
+}
+
+// beside measures ours, and reports the least time of the floor, called before each of ours, divided by the least time of ours.
+func beside(b *testing.B, floor, ours func()) {
+	b.SetBytes(64 << 20)
+	took := func(f func()) time.Duration {
+		start := time.Now()
+		f()
+		return time.Since(start)
+	}
+	least, best := time.Hour, time.Hour
+	for b.Loop() {
+		b.StopTimer()
+		least = min(least, took(floor))
+		b.StartTimer()
+		best = min(best, took(ours))
+	}
+	b.ReportMetric(float64(least)/float64(best), "of-cuMemcpy")
 }
 
 // sameBatches returns a reader without an end, each of whose batches is batch.
