@@ -64,7 +64,7 @@ func ReadStats() Stats {
 		AsyncStreams:    asyncStreams.Load(),
 		AsyncProducers:  asyncProducers.Load(),
 		AsyncTasks:      asyncTasks.Load(),
-		PinnedBatches:   tree.RootedLive.Load(),
+		PinnedBatches:   tree.RootedLive.Sum(),
 		Readers:         items.LiveReaders.Load(),
 		DeviceCopies:    copyplan.DeviceCopies.Load(),
 		Goroutines:      items.Goroutines.Load(),

@@ -77,9 +77,10 @@ static int give_back(struct cdevice_v0_exports* e) {
 
 /* The trees that end with the owner are counted until its end: until then the release callback of a
  * producer may run. The order of refs makes the uses of all trees happen before the end; a tree that adds
- * to refs needs none, since its caller holds the owner. */
+ * to refs needs none, since its caller holds the owner. Kept exports may be another owner's after the end. */
 void cdevice_v0_exports_give_back(struct cdevice_v0_block* block) {
   struct cdevice_v0_exports* e = block->exports;
+  uint64_t handle = e->handle;
   int last = 0;
   if (block != spare_of(e)) {
     free(block);
@@ -87,11 +88,11 @@ void cdevice_v0_exports_give_back(struct cdevice_v0_block* block) {
   } else if (!give_back(e)) {
     last = __atomic_fetch_sub(&e->refs, 1, __ATOMIC_ACQ_REL) == 1;
   }
-  if (last && !cdevice_v0_forked()) cdevice_v0_go_release(e->handle); /* what it names in a child is a copy */
-  cdevice_v0_exports_left((uint64_t*)e, last);
+  if (last && !cdevice_v0_forked()) cdevice_v0_go_release(handle & ~CDEVICE_V0_KEPT); /* in a child, it names a copy */
+  cdevice_v0_exports_left((uint64_t*)e, last && !(handle & CDEVICE_V0_KEPT));
 }
 
-void cdevice_v0_exports_left(uint64_t* exports, int last) {
-  if (last) cdevice_v0_exports_free(exports);
+void cdevice_v0_exports_left(uint64_t* exports, int free_them) {
+  if (free_them) cdevice_v0_exports_free(exports);
   cdevice_v0_count(CDEVICE_V0_TREES, -1);
 }

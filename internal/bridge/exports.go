@@ -55,6 +55,24 @@ func NewExports(size uintptr, v handle.Releaser, word handle.Word) (*Exports, *B
 	return e, e.block()
 }
 
+// begin begins the exports of another value, whose handle is word, in memory that is kept, and returns the block of the first tree.
+func (e *Exports) begin(word handle.Word) *Block {
+	e.handle, e.content = word|kept, 0
+	e.refs.Store(1)
+	was := e.spare.Load()
+	e.spare.Store((was&^closed + perTake) | taken | listed)
+	if was&listed == 0 {
+		e.list()
+	}
+	return e.block()
+}
+
+// isKept reports whether the memory is that of a KeptExports.
+func (e *Exports) isKept() bool { return e.handle&kept != 0 }
+
+// Handle returns the handle of the value.
+func (e *Exports) Handle() handle.Word { return e.handle &^ kept }
+
 func (e *Exports) block() *Block { return (*Block)(unsafe.Add(unsafe.Pointer(e), unsafe.Sizeof(*e))) }
 
 // words is the struct as C functions take it; see bridge.h.
@@ -91,15 +109,27 @@ func (e *Exports) Close() (last bool) {
 	return last
 }
 
-// Free frees the exports, after Close has returned true.
+// Free frees the exports, unless they are kept, after Close has returned true.
 func (e *Exports) Free() {
-	e.Ended()
-	handle.Take(e.handle)
+	handle.Take(e.Handle())
+	if !e.isKept() {
+		e.free()
+	}
+}
+
+func (e *Exports) free() {
+	e.unlist()
 	C.cdevice_v0_exports_free(e.words())
 }
 
-// Ended removes the exports, which C frees, from the list.
+// Ended removes the exports, which C frees unless they are kept, from the list.
 func (e *Exports) Ended() {
+	if !e.isKept() {
+		e.unlist()
+	}
+}
+
+func (e *Exports) unlist() {
 	if e.spare.Load()&listed != 0 {
 		e.shard().remove(e)
 	}
@@ -118,8 +148,8 @@ func (b *Block) Filled(from unsafe.Pointer) (again bool) {
 	return again
 }
 
-// Owners returns the number of Exports whose memory is not freed. It is for tests.
-func Owners() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_OWNERS)) }
+// Owners returns the number of Exports whose memory is not freed, without those that are kept. It is for tests.
+func Owners() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_OWNERS)) - keptExports.Load() }
 
 // shard is a part of the list of all exports whose spare block was taken. C counts trees that it
 // allocates, and those that it releases. Those in between are counted where no other owner's are.

@@ -18,7 +18,7 @@
 struct cdevice_v0_exports {
   uint64_t spare;  /* the bits below, and TAKE for each tree in the block that Go began and that C ends; atomic */
   int64_t refs;    /* atomic */
-  uint64_t handle; /* of the Go owner; a small number of the thread until Go sets it */
+  uint64_t handle; /* of the Go owner, and CDEVICE_V0_KEPT; a small number of the thread until Go sets it */
   uint64_t size;   /* of the spare block, header included */
   void* allocation;
   uint64_t go[3]; /* what Go keeps here; 0 at first */
@@ -37,8 +37,8 @@ void cdevice_v0_exports_free(uint64_t* exports);
 
 /* Ends a block of exports whose structs are all released. */
 void cdevice_v0_exports_give_back(struct cdevice_v0_block* block);
-/* Counts the end of a tree of exports, which it frees if that was the last use of them. */
-void cdevice_v0_exports_left(uint64_t* exports, int last);
+/* Counts the end of a tree of exports, which it may free. */
+void cdevice_v0_exports_left(uint64_t* exports, int free_them);
 
 /* Under AddressSanitizer, a spare block that is not taken cannot be accessed. */
 void cdevice_v0_exports_poison(uint64_t* exports);

@@ -67,7 +67,49 @@ func (k *Kept) Drop(b *Block) {
 	countAgain(b, -1)
 }
 
-// kept marks the handle of a block that C does not free. No word has this bit.
+// KeptExports is the memory of the exports of one value after the other, each of which ends before the next begins. The zero
+// value has none. It is a part of an object of the Go heap, with which the memory ends: a value with exports that have not ended
+// keeps the object reachable.
+type KeptExports struct {
+	exports *Exports
+	near    uint32
+	freeAt  runtime.Cleanup
+}
+
+// New is NewExports.
+func (k *KeptExports) New(size uintptr, v handle.Releaser, word handle.Word) (*Exports, *Block) {
+	if e := k.exports; e != nil && size <= min(e.size, limit.Load()) {
+		if word == 0 {
+			word = handle.NewNear(k.near, v)
+		}
+		return e, e.begin(word)
+	}
+	e, block := NewExports(size, v, word)
+	if e == nil || size > keptMost || keptBytes.Load() > keptSum || asan {
+		return e, block
+	}
+	if k.exports != nil {
+		k.freeAt.Stop()
+		freeExports(k.exports)
+	}
+	keptBytes.Add(int64(size))
+	keptExports.Add(1)
+	k.exports, k.near = e, uint32(e.handle)-1 // the number that has this word
+	e.handle |= kept
+	k.freeAt = runtime.AddCleanup(k, freeExports, e)
+	return e, block
+}
+
+func freeExports(e *Exports) {
+	keptBytes.Add(-int64(e.size))
+	keptExports.Add(-1)
+	e.free()
+}
+
+// keptExports is the number of Exports that are kept.
+var keptExports atomic.Int64
+
+// kept marks the handle of a block or of exports that C does not free. No word has this bit.
 const kept handle.Word = C.CDEVICE_V0_KEPT
 
 // keptBytes is the size of the blocks that are kept.

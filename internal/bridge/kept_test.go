@@ -112,3 +112,146 @@ func TestKeptBlocksHaveALimit(t *testing.T) {
 	assert.Equal(t, 1, ended)
 	assert.Equal(t, before, countsNow())
 }
+
+// next begins the exports of another value in kept memory.
+func (k *KeptExports) next(t *testing.T, size uintptr) (*exported, *abi.ArrowArray) {
+	x := new(exported)
+	var block *Block
+	x.exports, block = k.New(size, x, 0)
+	require.NotNil(t, block)
+	return x, struct1(block)
+}
+
+// The exports of one value after the other, in all orders of their ends on both sides, in one memory.
+func TestKeptExportsEndTheirValues(t *testing.T) {
+	k := new(KeptExports)
+	var at *Exports
+	onBothSides(t, func(t *testing.T, release func(*abi.ArrowArray)) {
+		testTheLastOneEndsTheValue(t, release, 0, func() (*exported, *abi.ArrowArray) {
+			x, a := k.next(t, BlockSize)
+			if at == nil {
+				at = x.exports
+			}
+			assert.Same(t, at, x.exports)
+			return x, a
+		})
+	})
+	runtime.KeepAlive(k)
+}
+
+// Go code that begins, releases and ends the exports of another value calls no C, in either order.
+func TestKeptExportsCallNoC(t *testing.T) {
+	before := countsNow()
+	k := new(KeptExports)
+	for i := range 6 {
+		calls := callsIntoC(func() {
+			x, a := k.next(t, BlockSize)
+			if i%2 == 0 {
+				x.close()
+				CallArrayRelease(a)
+			} else {
+				CallArrayRelease(a)
+				x.close()
+			}
+			assert.EqualValues(t, 1, x.ends.Load())
+		})
+		if i > 0 {
+			assert.Zero(t, calls, i)
+		}
+		assert.Equal(t, before, countsNow())
+	}
+	runtime.KeepAlive(k)
+}
+
+// What the exports of the value before were filled from does not count.
+func TestKeptExportsAreNotFilled(t *testing.T) {
+	k := new(KeptExports)
+	for range 3 {
+		before := Trees()
+		x, a := k.next(t, BlockSize)
+		assert.Equal(t, before+1, Trees())
+		block := abi.At[Block](a.PrivateData)
+		assert.False(t, block.Filled(unsafe.Pointer(&ReleaseArray)))
+		assert.True(t, block.Filled(unsafe.Pointer(&ReleaseArray)))
+		CallArrayRelease(a)
+		x.close()
+	}
+	runtime.KeepAlive(k)
+}
+
+// A release in C of the last tree may have the value's exports begin again: C looks at them no more.
+func TestKeptExportsBeginWithinTheEndOfOthers(t *testing.T) {
+	before := countsNow()
+	k := new(KeptExports)
+	for _, release := range []func(*abi.ArrowArray){callArrayRelease, CallArrayRelease} {
+		var again *abi.ArrowArray
+		x := new(exported)
+		e, block := k.New(BlockSize, owner{func() { x, again = k.next(t, BlockSize) }}, 0)
+		a := struct1(block)
+		assert.False(t, e.Close())
+		release(a)
+		require.NotNil(t, again)
+		assert.Same(t, e, x.exports)
+		assert.Equal(t, before.plus(1, 0).trees, Trees())
+		release(again)
+		x.close()
+		assert.EqualValues(t, 1, x.ends.Load())
+		assert.Equal(t, before, countsNow())
+	}
+	runtime.KeepAlive(k)
+}
+
+// Larger exports take the place of those that are kept, the largest are not kept, nor those beyond the limit of all.
+func TestKeptExportsHaveLimits(t *testing.T) {
+	before, bytes := countsNow(), keptBytes.Load()
+	k := new(KeptExports)
+	end := func(x *exported, a *abi.ArrowArray) *Exports {
+		CallArrayRelease(a)
+		x.close()
+		return x.exports
+	}
+	end(k.next(t, BlockSize))
+	larger := end(k.next(t, 2*BlockSize))
+	assert.EqualValues(t, bytes+int64(2*BlockSize), keptBytes.Load())
+	assert.Same(t, larger, end(k.next(t, BlockSize)))
+	x, a := k.next(t, keptMost+1)
+	assert.False(t, x.exports.isKept())
+	assert.Equal(t, before.plus(1, 1), countsNow())
+	end(x, a)
+	func() {
+		defer LimitBlocks(BlockSize - 1)()
+		e, block := k.New(BlockSize, x, 0)
+		assert.Nil(t, e)
+		assert.Nil(t, block)
+	}()
+	assert.Same(t, larger, end(k.next(t, BlockSize)))
+	assert.Equal(t, before, countsNow())
+	runtime.KeepAlive(k)
+
+	defer keptBytes.Add(-keptSum - 1)
+	keptBytes.Add(keptSum + 1)
+	k = new(KeptExports)
+	x, a = k.next(t, BlockSize)
+	assert.False(t, x.exports.isKept())
+	end(x, a)
+	assert.Equal(t, before, countsNow())
+}
+
+// The memory ends with the object that keeps it, and what was counted there stays counted.
+func TestKeptExportsAreFreed(t *testing.T) {
+	within.Eventually(t, "the end of the memory of other tests", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+	before := countsNow()
+	func() {
+		k := new(KeptExports)
+		for range 3 {
+			x, a := k.next(t, BlockSize)
+			callArrayRelease(a)
+			x.close()
+		}
+		assert.EqualValues(t, BlockSize, keptBytes.Load())
+		assert.EqualValues(t, 1, keptExports.Load())
+		runtime.KeepAlive(k)
+	}()
+	within.Eventually(t, "the end of the memory", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+	within.Eventually(t, "the counts", func() bool { return before == countsNow() })
+}

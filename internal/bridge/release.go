@@ -99,10 +99,15 @@ func (e *Exports) giveBack() {
 			return
 		}
 	}
-	last := C.int(0)
+	isKept, last := e.isKept(), C.int(0)
 	if e.refs.Add(-1) == 0 {
-		contain(func() { end(e.handle) })
+		word := e.Handle()
+		contain(func() { end(word) })
 		last = 1
+	}
+	if isKept {
+		countAgain(e.block(), -1) // *e may be of another value
+		return
 	}
 	C.cdevice_v0_exports_left(e.words(), last) // without the last use, *e may be gone
 }

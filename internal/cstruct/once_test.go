@@ -34,7 +34,7 @@ func numbers(columns int) *record {
 
 // What an export has pinned stays pinned until its release, also if others that use the same objects end before.
 func TestExportsOnceKeepTheirMemory(t *testing.T) {
-	before := tree.RootedLive.Load()
+	before := tree.RootedLive.Sum()
 	for _, columns := range []int{1, 5, 6, 30, 155, 160, 161, 300} {
 		recs := []*record{numbers(columns), numbers(columns), numbers(columns)}
 		all := make([]abi.ArrowArray, len(recs))
@@ -43,7 +43,7 @@ func TestExportsOnceKeepTheirMemory(t *testing.T) {
 			for i, rec := range recs {
 				assert.True(t, ExportOnce(rec, nil, &all[i]))
 			}
-			assert.EqualValues(t, before+3, tree.RootedLive.Load())
+			assert.EqualValues(t, before+3, tree.RootedLive.Sum())
 			runtime.GC() // which ends the process if it finds a Pinner that pins
 			for i := range all {
 				for k, child := range abi.Slice[uintptr](all[i].Children, columns) {
@@ -60,7 +60,7 @@ func TestExportsOnceKeepTheirMemory(t *testing.T) {
 				}
 				addresses = addresses[:0]
 			}
-			assert.Equal(t, before, tree.RootedLive.Load())
+			assert.Equal(t, before, tree.RootedLive.Sum())
 			runtime.GC()
 		}
 	}
@@ -88,7 +88,7 @@ func (u unusual) Retain() {
 
 // What is not exported leaves nothing behind, and the struct as it was.
 func TestExportOnceRefuses(t *testing.T) {
-	trees, pinned := bridge.Trees(), tree.RootedLive.Load()
+	trees, pinned := bridge.Trees(), tree.RootedLive.Sum()
 	rec := numbers(2)
 	refused := func(name string, rec arrow.RecordBatch, of *arrow.Schema) {
 		t.Helper()
@@ -96,7 +96,7 @@ func TestExportOnceRefuses(t *testing.T) {
 		assert.False(t, ExportOnce(rec, of, &out), name)
 		assert.Equal(t, abi.ArrowArray{}, out, name)
 		assert.Equal(t, trees, bridge.Trees(), name)
-		assert.Equal(t, pinned, tree.RootedLive.Load(), name)
+		assert.Equal(t, pinned, tree.RootedLive.Sum(), name)
 	}
 	refused("no record batch", nil, nil)
 	refused("a nil record batch", (*record)(nil), nil)

@@ -112,7 +112,7 @@ func (all *lanes) close(m *Owner) {
 			all.all[i].end()
 		}
 	}
-	if closeExports(m.exports.Load()) {
+	if m.closeExports() {
 		m.partEnded()
 	}
 }
@@ -134,10 +134,7 @@ func (m *Owner) partEnded() {
 	if all := m.lanes.Load(); all != nil && all.left.Add(-1) != 0 {
 		return
 	}
-	m.mu.Lock() // what other threads did with the owner happened before this
-	users := m.users
-	m.mu.Unlock()
-	m.endAfter(users)
+	m.endAfter(m.users)
 }
 
 // enter adds a use of the lane, unless it is closed.

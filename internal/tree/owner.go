@@ -21,12 +21,11 @@ import (
 // It owns either a foreign struct (imported), which its callback releases, or Go values (wrapped),
 // which are pinned once for C (runtime.Pinner).
 //
-// An owner of imported memory may be a part of an object that is used again for another import: see Reuse. Each use is a
-// life, with a number.
+// An owner may be a part of an object that is used again for other memory: see Reuse. Each use is a life, with a number.
 type Owner struct {
 	refs refcount.Lives
-	// Reuse, unless it is nil, is called at the end of imported memory, if nothing refers to the owner any more. The
-	// owner is zero then, but for the number of its life.
+	// Reuse, unless it is nil, is called at the end of the memory, if nothing refers to the owner any more. The
+	// owner is zero then, but for the number of its life and the memory of its exports.
 	Reuse interface{ Reuse() }
 
 	imported abi.ArrowArray // moved here from the producer's struct; Release 0 if wrapped
@@ -45,7 +44,7 @@ type Owner struct {
 	pins  *Pins  // pins Go memory whose addresses exported structs hold; nil while there is none
 	// rooted keeps an owner with pins reachable until its last Release. The runtime ends the
 	// process when it collects a Pinner that still pins. A missing release must be a leak, not a
-	// crash.
+	// crash. Exports that begin later have the same handle, which is 0 here once they have ended it.
 	rooted handle.Word
 
 	// Size is how many bytes the memory has: of a copy and of a caller's memory exactly or at least,
@@ -59,6 +58,7 @@ type Owner struct {
 	users []user
 
 	exports atomic.Pointer[bridge.Exports] // nil until the first export; set under mu
+	kept    bridge.KeptExports             // the memory of the exports, of one life after the other
 	lanes   atomic.Pointer[lanes]          // nil unless exports have met
 	met     atomic.Int32                   // how often they did
 }
@@ -66,7 +66,7 @@ type Owner struct {
 // ImportedLive counts imported structs that were not released, RootedLive owners with pinned Go memory.
 var (
 	ImportedLive live.Counter
-	RootedLive   atomic.Int64
+	RootedLive   live.Counter
 )
 
 // Own returns an owner of a reference to Go values; it takes that reference.
@@ -110,7 +110,7 @@ func (j *joined) Release() {
 // kind names owners in panics.
 const kind = "memory of a batch"
 
-// Own makes m, which is zero, the owner of a reference to Go values; it takes that reference.
+// Own makes m, which is zero but for what Reuse says, the owner of a reference to Go values; it takes that reference.
 func (m *Owner) Own(v handle.Releaser) {
 	m.wrapped = v
 	m.refs.Begin()
@@ -138,9 +138,9 @@ func (m *Owner) Pin(pointer any) {
 }
 
 func (m *Owner) root() {
-	if m.rooted == 0 {
+	if m.pins == nil {
 		m.pins = unused.Get().(*Pins)
-		m.rooted = handle.New((*exportedOwner)(m))
+		m.rooted = handle.NewNear(uint32(live.Near(6)), (*exportedOwner)(m))
 		RootedLive.Add(1)
 	}
 }
@@ -152,8 +152,8 @@ func Adopt(a *abi.ArrowArray) *Owner {
 	return m
 }
 
-// Adopt makes m, which is zero but for the number of its life, the owner of a foreign struct. It moves the struct
-// and marks the source released.
+// Adopt makes m, which is zero but for what Reuse says, the owner of a foreign struct. It moves the struct and marks the
+// source released.
 func (m *Owner) Adopt(a *abi.ArrowArray) {
 	m.imported = *a
 	m.refs.Begin()
@@ -232,9 +232,25 @@ func (m *Owner) Release() {
 	}
 	if all := m.lanes.Load(); all != nil {
 		all.close(m)
-	} else if closeExports(m.exports.Load()) {
+	} else if m.closeExports() {
 		m.endAfter(m.users)
 	}
+}
+
+// closeExports closes the owner's own exports, and reports whether there are no trees.
+func (m *Owner) closeExports() bool {
+	e := m.exports.Load()
+	if e == nil {
+		return true
+	}
+	same := e.Handle() == m.rooted
+	if !closeExports(e) {
+		return false
+	}
+	if same {
+		m.rooted = 0
+	}
+	return true
 }
 
 // Export returns the block of C memory of another exported tree, size bytes with its head, or nil
@@ -250,11 +266,18 @@ func (m *Owner) Export(size uintptr) *bridge.Block {
 	if e := m.exports.Load(); e != nil {
 		return e.Take(size)
 	}
-	e, block := bridge.NewExports(size, (*exportedOwner)(m), m.rooted)
+	e, block := m.newExports(size)
 	if e != nil {
 		m.exports.Store(e)
 	}
 	return block
+}
+
+func (m *Owner) newExports(size uintptr) (*bridge.Exports, *bridge.Block) {
+	if m.Reuse == nil {
+		return bridge.NewExports(size, (*exportedOwner)(m), m.rooted)
+	}
+	return m.kept.New(size, (*exportedOwner)(m), m.rooted)
 }
 
 // exportedOwner is an owner as its exported trees release it, if they end after the last reference.
@@ -262,7 +285,11 @@ type exportedOwner Owner
 
 func (e *exportedOwner) Release() {
 	m := (*Owner)(e)
-	m.exports.Load().Ended()
+	exports := m.exports.Load()
+	if exports.Handle() == m.rooted {
+		m.rooted = 0
+	}
+	exports.Ended()
 	m.partEnded()
 }
 
@@ -318,6 +345,8 @@ func (m *Owner) endLife() {
 	m.Reuse, m.rooted, m.imported = nil, 0, abi.ArrowArray{}
 	if m.exports.Load() != nil {
 		m.exports.Store(nil)
+	}
+	if m.met.Load() != 0 {
 		m.met.Store(0)
 	}
 	reuse.Reuse()
@@ -338,13 +367,16 @@ func (m *Owner) endAll() {
 }
 
 func (m *Owner) unpin() {
-	if m.rooted != 0 {
-		m.pins.Unpin()
-		unused.Put(m.pins)
-		m.pins = nil
-		handle.Take(m.rooted) // nothing, if the exports had it
-		RootedLive.Add(-1)
+	if m.pins == nil {
+		return
 	}
+	m.pins.Unpin()
+	unused.Put(m.pins)
+	m.pins = nil
+	if m.rooted != 0 {
+		handle.Take(m.rooted)
+	}
+	RootedLive.Add(-1)
 }
 
 // Known is what was waited for before references to the memory were released.

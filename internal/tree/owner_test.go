@@ -43,13 +43,13 @@ func TestReleasedMemoryDoesNotComeBack(t *testing.T) {
 
 // Memory that C holds stays where it is, until the end of the owner.
 func TestPinsEndWithTheOwner(t *testing.T) {
-	rooted := RootedLive.Load()
+	rooted := RootedLive.Sum()
 	for range 10 {
 		m := Own(new(releases))
 		m.ReplaceNulls([]Node{{Layout: &layout.All[layout.Fixed], Buffers: []uintptr{0, 0}}})
-		assert.Equal(t, rooted+1, RootedLive.Load())
+		assert.Equal(t, rooted+1, RootedLive.Sum())
 		m.Release()
-		assert.Equal(t, rooted, RootedLive.Load())
+		assert.Equal(t, rooted, RootedLive.Sum())
 	}
 	// The runtime ends the process when it collects a Pinner that still pins.
 	for range 2 {
@@ -91,15 +91,15 @@ func TestPanickingReleaseEndsTheRest(t *testing.T) {
 		"by a releaser":   func(release func()) { release() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			imported, rooted, handles := ImportedLive.Sum(), RootedLive.Load(), handle.Live()
+			imported, rooted, handles := ImportedLive.Sum(), RootedLive.Sum(), handle.Live()
 			m := Adopt(&abi.ArrowArray{Release: cpeer.PanickingArrayRelease})
 			m.ReleaseWith = around
 			m.Pin(new(int64))
 			assert.Equal(t, imported+1, ImportedLive.Sum())
-			assert.Equal(t, rooted+1, RootedLive.Load())
+			assert.Equal(t, rooted+1, RootedLive.Sum())
 			assert.PanicsWithValue(t, "cpeer: a release callback panics", m.Release)
 			assert.Equal(t, imported, ImportedLive.Sum())
-			assert.Equal(t, rooted, RootedLive.Load())
+			assert.Equal(t, rooted, RootedLive.Sum())
 			assert.Equal(t, handles, handle.Live())
 		})
 	}

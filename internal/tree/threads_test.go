@@ -41,7 +41,7 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 	}
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
-			rooted, handles, owners := RootedLive.Load(), handle.Live(), bridge.Owners()
+			rooted, handles, owners := RootedLive.Sum(), handle.Live(), bridge.Owners()
 			for range 300 {
 				r := new(releases)
 				m := Own(r)
@@ -61,7 +61,7 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 				m.Release()
 				assert.Equal(t, 1, r.n)
 			}
-			assert.Equal(t, rooted, RootedLive.Load())
+			assert.Equal(t, rooted, RootedLive.Sum())
 			assert.Equal(t, handles, handle.Live())
 			assert.Equal(t, owners, bridge.Owners())
 		})
