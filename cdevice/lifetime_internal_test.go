@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,8 +39,8 @@ func TestCallsAfterTheLastRelease(t *testing.T) {
 	callReleased(t, b, a)
 }
 
-// The memory of an import that has ended is used again. A call that races the last Release then does not get the memory of
-// another import.
+// The memory of an import that has ended is used again, and so is that of a batch that was wrapped. A call that races the last
+// Release then does not get the memory of another.
 func TestCallsAfterTheMemoryIsUsedAgain(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	values := cpeer.Node{Length: 4, Buffers: []uintptr{0, uintptr(unsafe.Pointer(&lateValues[0]))}}
@@ -51,11 +53,11 @@ func TestCallsAfterTheMemoryIsUsedAgain(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	list := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0}, Children: []cpeer.Node{values}})
-	defer list.Free()
-	array := func() *Array {
+	lists := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0}, Children: []cpeer.Node{values}})
+	defer lists.Free()
+	list := func() *Array {
 		in := new(CArrowDeviceArray)
-		list.Export(deviceMirror(in))
+		lists.Export(deviceMirror(in))
 		a, err := ImportArrayWithType(in, arrow.ListOf(arrow.PrimitiveTypes.Int64))
 		require.NoError(t, err)
 		return a
@@ -68,21 +70,33 @@ func TestCallsAfterTheMemoryIsUsedAgain(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	ended, first := usedAgain(viewed, func(b *RecordBatch) *shared { return &b.shared }, batch)
-	endedArray, second := usedAgain(array, func(a *Array) *shared { return &a.shared }, batch)
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(`[{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}]`))
+	require.NoError(t, err)
+	defer rec.Release()
+	wrapped := func() *RecordBatch {
+		b, err := WrapRecordBatch(rec, device.CPUDevice())
+		require.NoError(t, err)
+		return b
+	}
+	ofBatch := func(b *RecordBatch) *shared { return &b.shared }
+	ended, first := usedAgain(viewed, ofBatch, batch)
+	endedArray, second := usedAgain(list, func(a *Array) *shared { return &a.shared }, batch)
+	endedWrapped, third := usedAgain(wrapped, ofBatch, wrapped)
 	callReleased(t, ended, endedArray)
-	_, err := Values[int64](view)
+	callReleased(t, endedWrapped, endedArray)
+	_, err = Values[int64](view)
 	assert.ErrorIs(t, err, ErrReleased)
-	for _, b := range []*RecordBatch{first, second} {
+	for _, b := range []*RecordBatch{first, second, third} {
 		assert.NoError(t, b.ValidateFull(context.Background()))
 		assert.True(t, b.mem.TryRetain(b.life))
 		b.mem.Release()
 		b.Release()
 	}
-	for _, s := range []*shared{&ended.shared, &endedArray.shared} {
+	for _, s := range []*shared{&ended.shared, &endedArray.shared, &endedWrapped.shared} {
 		endLate(s)
 	}
 	callReleased(t, ended, endedArray)
+	callReleased(t, endedWrapped, endedArray)
 }
 
 // usedAgain returns an item whose memory has ended, while its last Release has not returned, and a batch that has the memory now.

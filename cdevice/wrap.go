@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -175,12 +176,28 @@ func (w *wrapper) finish(panicked any, err *error) {
 	}
 }
 
-// wrappedBatch is all that a wrapped record batch needs, in one allocation.
-type wrappedBatch struct {
-	RecordBatch
+// wrappedMemory is what a wrapped record batch needs besides the batch. It is used again when the memory has ended, as an
+// importedMemory is.
+type wrappedMemory struct {
 	owner   tree.Owner
 	source  cstruct.Wrapped
 	columns tree.Columns
+}
+
+// unusedWrapped has the wrappedMemory of each processor that is not used, for a while.
+var unusedWrapped = sync.Pool{New: func() any { return new(wrappedMemory) }}
+
+// mostData is the most columns whose list an unused wrappedMemory has.
+const mostData = 1 << 12
+
+// Reuse is called when the memory has ended.
+func (m *wrappedMemory) Reuse() {
+	data := m.source.Data
+	if clear(data); cap(data) > mostData {
+		data = nil
+	}
+	m.source, m.columns = cstruct.Wrapped{Data: data[:0]}, tree.Columns{}
+	unusedWrapped.Put(m)
 }
 
 // wrapColumns wraps columns of memory of the CPU. It returns nil for a record batch that is wrong, or
@@ -194,21 +211,22 @@ func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Ar
 		return nil
 	}
 	rec.Retain()
-	b := new(wrappedBatch)
-	b.owner.Own(rec)
-	b.source = cstruct.Wrapped{Plan: plan, Mem: &b.owner}
+	m := unusedWrapped.Get().(*wrappedMemory)
+	m.owner.Own(rec)
+	m.owner.Reuse = m
+	m.source.Plan, m.source.Mem = plan, &m.owner
 	accepted := false
 	defer func() {
 		if !accepted { // also if code of another implementation panics
-			b.owner.Release()
+			m.owner.Release()
 		}
 	}()
-	if accepted = b.source.Accept(columns, rows, b.owner.Pinner()); !accepted {
+	if accepted = m.source.Accept(columns, rows, m.owner.Pinner()); !accepted {
 		return nil
 	}
-	b.columns.SetSource(len(columns), &b.source)
+	m.columns.SetSource(len(columns), &m.source)
+	b := &RecordBatch{host: rec}
 	b.location = at
-	b.start(&b.owner, schema, rows, &b.columns)
-	b.host = rec
-	return &b.RecordBatch
+	b.start(&m.owner, schema, rows, &m.columns)
+	return b
 }

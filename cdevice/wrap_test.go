@@ -3,6 +3,7 @@ package cdevice_test
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -15,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 // rawBatch is a record batch of one column of array data as it is: arrow-go checks little of it, or
@@ -271,4 +273,64 @@ func TestDictionaryOfTextsThatEndBehindTheirBytes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The memory of a wrapped batch is used again for others. Its exports outlive it, and end on any thread; what a program does
+// with a batch that it has released finds the end of that batch.
+func TestExportsOutliveTheirWrappedBatches(t *testing.T) {
+	checkLeaks(t)
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	exports := make(chan *cdevice.CArrowDeviceArray, 64)
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	var wrappers, consumers sync.WaitGroup
+	for range 4 {
+		wrappers.Go(func() {
+			for value := range rounds {
+				batch := wrapOne(t, mem, int64(value))
+				for range 1 + value%3 {
+					out := new(cdevice.CArrowDeviceArray)
+					assert.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
+					out.Reserved[0] = int64(value) // what the consumer is to find
+					exports <- out
+				}
+				batch.Release()
+				assert.Contains(t, panicText(t, batch.Release), "Release of an object without references")
+				assert.ErrorIs(t, cdevice.ExportRecordBatch(batch, new(cdevice.CArrowDeviceArray), nil), cdevice.ErrReleased)
+			}
+		})
+		consumers.Go(func() {
+			for out := range exports {
+				a := &abi.As[abi.ArrowDeviceArray](out).Array
+				column := abi.At[abi.ArrowArray](children(a)[0])
+				values := abi.Slice[uintptr](column.Buffers, 2)[1]
+				assert.Equal(t, out.Reserved[0], *abi.At[int64](values))
+				if *abi.At[int64](values)%2 == 0 {
+					assert.NoError(t, cpeer.ReleaseOnThread(a))
+				} else {
+					cdevice.ReleaseStruct(out)
+				}
+			}
+		})
+	}
+	wrappers.Wait()
+	close(exports)
+	consumers.Wait()
+}
+
+// wrapOne wraps a batch of one value, which is the only reference to it.
+func wrapOne(t *testing.T, mem memory.Allocator, value int64) *cdevice.RecordBatch {
+	b := array.NewInt64Builder(mem)
+	defer b.Release()
+	b.Append(value)
+	column := b.NewArray()
+	defer column.Release()
+	rec := array.NewRecordBatch(numberedSchema, []arrow.Array{column}, 1)
+	defer rec.Release()
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	assert.NoError(t, err)
+	return batch
 }

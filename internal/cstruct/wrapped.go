@@ -1,6 +1,7 @@
 package cstruct
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -23,14 +24,14 @@ type Wrapped struct {
 	Data []*array.Data // of the columns
 }
 
-// Accept sets Data, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
+// Accept sets Data, in the memory of the slice that is there, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
 // WrapRecordBatch accepts, with so many rows. It pins their memory. If it returns
 // false, DataParser finds an error, or what is unusual.
 func (w *Wrapped) Accept(columns []arrow.Array, rows int64, pins *tree.Pins) bool {
 	if !fits(w.Plan, columns) {
 		return false
 	}
-	w.Data = make([]*array.Data, len(columns))
+	w.Data = slices.Grow(w.Data[:0], len(columns))[:len(columns)]
 	p := acceptor{plan: w.Plan, pins: pins}
 	for i, col := range columns {
 		if w.Data[i] = p.column(i, col, rows); w.Data[i] == nil {
