@@ -63,6 +63,11 @@ func TestOwnersAreUsedAgain(t *testing.T) {
 			m.Release()
 			bridge.CallArrayRelease(out)
 		}, 1},
+		"exported on goroutines that met": {func(_ *testing.T, m *Owner) {
+			bridge.CallArrayRelease(exportOf(m, bridge.BlockSize))
+			m.met.Add(1)
+			m.Release()
+		}, 1},
 		"exported in lanes": {func(_ *testing.T, m *Owner) {
 			bridge.CallArrayRelease(exportOf(m, bridge.BlockSize))
 			m.makeLanes()
