@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
+	"github.com/arrowdevice/arrowdevice/bench/peers"
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -81,18 +82,23 @@ func exporting(s shape) operation {
 // cFloor is a C program that does no more than it must.
 const cFloor = "C floor"
 
-// goFloor is a Go program that does no more than an import must.
+// goFloor is a Go program that does no more than it must.
 const goFloor = "Go floor"
 
-// floor is the least that the operation takes: of an export, and of an import.
+// floor is the least that an operation takes.
 func (s shape) floor(name string) []peer {
-	switch name {
-	case exportRelease:
+	switch {
+	case name == exportRelease:
 		p := s.producer()
 		return []peer{{name: cFloor, do: func(n int) { check(p.Floor(n)) }, close: p.Close}}
-	case importRelease:
+	case name == importRelease:
 		p := s.producer()
 		return []peer{{name: goFloor, do: p.ImportFloor, close: p.Close}}
+	case name == importView && s.name == "int64":
+		p := s.producer()
+		return []peer{{name: goFloor, do: p.ViewFloor, close: p.Close}}
+	case name == wrapExportRelease && s.name == "int64":
+		return []peer{{name: goFloor, do: func(n int) { peers.WrapFloor(s.rec, n) }}}
 	}
 	return nil
 }
@@ -118,7 +124,7 @@ func wrapping(s shape) operation {
 			cdevice.ReleaseStruct(&out.CArrowDeviceArray)
 		}
 	}
-	peers := []peer{{name: "cdata", do: cdataExport(s)}}
+	peers := append([]peer{{name: "cdata", do: cdataExport(s)}}, s.floor(wrapExportRelease)...)
 	return operation{ours: side{do: ours}, peers: append(peers, s.others(wrapExportRelease)...)}
 }
 
@@ -187,7 +193,8 @@ func viewing(name string, columns func(arrow.RecordBatch) int) func(shape) opera
 				view.Release()
 			}
 		}
-		return operation{ours: side{do: ours}, peers: append(cdataImport(s), s.others(name)...), close: producer.Close}
+		peers := append(cdataImport(s), s.floor(name)...)
+		return operation{ours: side{do: ours}, peers: append(peers, s.others(name)...), close: producer.Close}
 	}
 }
 

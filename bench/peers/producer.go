@@ -39,20 +39,6 @@ func (p *Producer) Floor(n int) error {
 	return nil
 }
 
-// ImportFloor imports and releases n batches, as a Go program can at least cost: it moves each struct into an object of
-// its own, and calls the release callback, which may call Go. It looks at nothing, and nothing else can refer to the object.
-func (p *Producer) ImportFloor(n int) {
-	for range n {
-		batch := new(struct {
-			array cdevice.CArrowDeviceArray
-			of    *Producer
-		})
-		batch.of = p
-		p.Give(&batch.array)
-		C.release_one((*C.uint64_t)(unsafe.Pointer(&batch.array)))
-	}
-}
-
 // ReleaseAll calls the release callbacks of all structs, in one call into C.
 func ReleaseAll(all []cdevice.CArrowDeviceArray) {
 	C.release_all((*C.struct_ArrowDeviceArray)(unsafe.Pointer(unsafe.SliceData(all))), C.int64_t(len(all)))
