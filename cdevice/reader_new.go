@@ -179,7 +179,7 @@ func wrapRecordReader(rdr array.RecordReader, dev device.Device, counts bool) (*
 	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
-	if _, err := locationOn(dev); err != nil {
+	if err := locateOn(new(tree.Location), dev); err != nil {
 		return nil, err
 	}
 	schema := rdr.Schema()
@@ -234,7 +234,7 @@ func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error
 	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
-	if _, err := locationOn(dev); err != nil {
+	if err := locateOn(new(tree.Location), dev); err != nil {
 		return nil, err
 	}
 	chunked.Retain()

@@ -39,8 +39,8 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
-	at, err := locationOn(dev)
-	if err != nil {
+	var at tree.Location
+	if err := locateOn(&at, dev); err != nil {
 		return nil, err
 	}
 	schema, columns, rows := rec.Schema(), rec.Columns(), rec.NumRows()
@@ -48,7 +48,7 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok {
 		metadata = with.Metadata()
 	}
-	if b := wrapColumns(rec, schema, columns, rows, at); b != nil {
+	if b := wrapColumns(rec, schema, columns, rows, &at); b != nil {
 		b.setMetadata(metadata)
 		return b, nil
 	}
@@ -93,8 +93,8 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
-	at, err := locationOn(dev)
-	if err != nil {
+	var at tree.Location
+	if err := locateOn(&at, dev); err != nil {
 		return nil, err
 	}
 	data, dt := arr.Data(), arr.DataType()
@@ -112,14 +112,15 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	return a, nil
 }
 
-// locationOn returns the location of memory that was built on dev, if arrow-go can read memory of dev.
-func locationOn(dev device.Device) (tree.Location, error) {
-	at := tree.Location{ID: dev.ID(), Dev: dev}
+// locateOn sets *at, which is zero, to the location of memory that was built on dev. It returns an error unless arrow-go can
+// read memory of dev.
+func locateOn(at *tree.Location, dev device.Device) error {
+	at.ID, at.Dev = dev.ID(), dev
 	if !dev.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
-		return at, fielderr.New(fielderr.OpWrap, "device", at.ID, "memory that the CPU can access, as arrow-go's arrays are", err)
+		return fielderr.New(fielderr.OpWrap, "device", at.ID, "memory that the CPU can access, as arrow-go's arrays are", err)
 	}
-	return at, nil
+	return nil
 }
 
 // checkSchema checks what arrow-go's own record batches guarantee, and other implementations may not.
@@ -202,7 +203,7 @@ func (m *wrappedMemory) Reuse() {
 
 // wrapColumns wraps columns of memory of the CPU. It returns nil for a record batch that is wrong, or
 // unusual; WrapRecordBatch then looks closer.
-func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Array, rows int64, at tree.Location) *RecordBatch {
+func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Array, rows int64, at *tree.Location) *RecordBatch {
 	if schema == nil || len(columns) == 0 || at.ID.Type != device.CPU || !schema.IsNativeEndian() {
 		return nil
 	}
@@ -226,7 +227,7 @@ func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Ar
 	}
 	m.columns.SetSource(len(columns), &m.source)
 	b := &RecordBatch{host: rec}
-	b.location = at
+	b.location.ID, b.location.Dev = at.ID, at.Dev
 	b.start(&m.owner, schema, rows, &m.columns)
 	return b
 }
