@@ -282,7 +282,7 @@ type hostBatch struct {
 	tooMany  func() // or nil; see Lenient
 	schema   *arrow.Schema
 	rows     int64
-	metadata arrow.Metadata
+	metadata *arrow.Metadata  // nil: none
 	nodes    []tree.Node      // of the columns; nil if flat makes them
 	flat     *cstruct.Columns // in memory
 	memory   hostMemory
@@ -334,7 +334,7 @@ var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
 // be refused for is checked here, so that no function that makes a column later has to return an error.
 func newHostBatch(of *RecordBatch) (arrow.RecordBatch, error) {
 	b := hostBatchOf(of.columns.Len())
-	b.schema, b.rows, b.metadata = of.schema, of.rows, of.Metadata()
+	b.schema, b.rows, b.metadata = of.schema, of.rows, of.metadata
 	if from, ok := of.columns.Source().(*cstruct.Columns); ok && !of.columns.AreMade() {
 		b.flat = from.Flat()
 	}
@@ -563,7 +563,12 @@ func (b *hostBatch) close() {
 
 func (b *hostBatch) Schema() *arrow.Schema { return b.schema }
 
-func (b *hostBatch) Metadata() arrow.Metadata { return b.metadata }
+func (b *hostBatch) Metadata() arrow.Metadata {
+	if b.metadata == nil {
+		return arrow.Metadata{}
+	}
+	return *b.metadata
+}
 
 func (b *hostBatch) NumRows() int64 { return b.rows }
 
@@ -574,7 +579,7 @@ func (b *hostBatch) ColumnName(i int) string { return b.schema.Field(i).Name }
 // whole returns a record batch of arrow-go with the same columns, for the method. The caller releases it.
 func (b *hostBatch) whole(method string) arrow.RecordBatch {
 	b.mustBeAlive(method)
-	return array.NewRecordBatchWithMetadata(b.schema, b.Columns(), b.rows, b.metadata)
+	return array.NewRecordBatchWithMetadata(b.schema, b.Columns(), b.rows, b.Metadata())
 }
 
 func (b *hostBatch) SetColumn(i int, column arrow.Array) (arrow.RecordBatch, error) {
