@@ -14,7 +14,7 @@ import (
 type hostMemory struct {
 	owner *tree.Owner
 	// users are the buffers that are alive, and unused, which the view holds: it makes buffers without an atomic operation.
-	users  atomic.Int64
+	users  int64 // atomic after start
 	unused int64 // buffers that are not made, one at least; changed by the goroutine that makes them
 	origin *live.Object
 }
@@ -24,14 +24,14 @@ func (m *hostMemory) start(owner *tree.Owner) {
 	const most = 1 << 40 // more buffers than there can be
 	m.owner, m.origin = owner, live.Add("HostView")
 	m.unused = most
-	m.users.Store(most)
+	m.users = most
 }
 
 // end drops the view's hold, after which it makes no buffer.
 func (m *hostMemory) end() { m.drop(m.unused) }
 
 func (m *hostMemory) drop(users int64) {
-	if m.users.Add(-users) == 0 {
+	if atomic.AddInt64(&m.users, -users) == 0 {
 		m.origin.Remove()
 		m.owner.Release()
 	}
@@ -40,7 +40,7 @@ func (m *hostMemory) drop(users int64) {
 // abandon drops the owner while buffers are still alive, since no code can reach them.
 func (m *hostMemory) abandon() {
 	const never = math.MinInt64 / 2
-	if m.users.Swap(never) > 0 {
+	if atomic.SwapInt64(&m.users, never) > 0 {
 		m.origin.Remove()
 		m.owner.Release()
 	}
