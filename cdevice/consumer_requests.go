@@ -8,7 +8,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
-// Calls of a consumer to its producer. They are made in on_schema, and later on goroutines of their
+// Calls of a consumer to its producer. They are made in on_schema, and later on a goroutine of their
 // own, so that a producer that does not return does not block the goroutine that reads or closes
 // the stream.
 

@@ -154,7 +154,7 @@
 // The calls of a stream, and the threads that make them:
 //
 //   - on_schema, on_next_task, on_error, release: one goroutine of ExportAsync; any thread of another producer.
-//   - request, of ImportAsync: in on_schema, then goroutines, one at a time.
+//   - request, of ImportAsync: in on_schema, then a goroutine that ends with the stream.
 //   - cancel, of ImportAsync: a goroutine, started by Close, the last Release, the end of ctx or a batch that failed.
 //   - extract_data, of ImportAsync: the goroutine that reads the batch.
 //
