@@ -27,7 +27,9 @@ func checkLeaks(t testing.TB) {
 	t.Cleanup(func() {
 		// Objects that end on other goroutines: readers that were released early, and copies and imports after the
 		// work of their device. All others end with their test.
-		last := func(s cdevice.Stats) [4]int64 { return [4]int64{s.Readers, s.DeviceCopies, s.ImportedArrays, s.Goroutines} }
+		last := func(s cdevice.Stats) [4]int64 {
+			return [4]int64{s.Readers, s.DeviceCopies, s.ImportedArrays, s.Goroutines}
+		}
 		within.Becomes(20*time.Second, func() bool { return last(left(before)) == [4]int64{} })
 		assert.Zero(t, left(before), "something is not released")
 	})

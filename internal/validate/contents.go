@@ -57,7 +57,9 @@ func (v *validator) contents(n *tree.Node) error {
 func reads(n *tree.Node) bool { return !isNumber(n) || countsNulls(n) }
 
 // isNumber reports whether every value of a node is one of its type.
-func isNumber(n *tree.Node) bool { return n.Layout.Kind == layout.Fixed || n.Layout.Kind == layout.Bits }
+func isNumber(n *tree.Node) bool {
+	return n.Layout.Kind == layout.Fixed || n.Layout.Kind == layout.Bits
+}
 
 // countsNulls reports whether a node has a count of nulls that its bitmap may contradict.
 func countsNulls(n *tree.Node) bool {
