@@ -93,14 +93,18 @@ func table(head []string, rows [][]string) string {
 	return out.String()
 }
 
-var comparedPeers = []string{"cdata", arrowCPP, nanoarrow, arrowRS, cFloor}
+// comparedPeers are the columns of the table, by their heads: the floor of an operation is a program in C or in Go.
+var comparedPeers = []struct {
+	head  string
+	peers []string
+}{{"cdata", []string{"cdata"}}, {arrowCPP, []string{arrowCPP}}, {nanoarrow, []string{nanoarrow}}, {arrowRS, []string{arrowRS}}, {"floor", []string{cFloor, goFloor}}}
 
 // ratios are the cells of a row: the ratio to each peer.
 func (r report) ratios(operation, shape string, columns int) (cells []string, found bool) {
-	for _, peer := range comparedPeers {
+	for _, compared := range comparedPeers {
 		cell := ""
 		for _, row := range r.Results {
-			if row.Operation == operation && row.Shape == shape && row.Columns == columns && row.Peer == peer {
+			if row.Operation == operation && row.Shape == shape && row.Columns == columns && slices.Contains(compared.peers, row.Peer) {
 				cell, found = significant(row.Ratio), true
 			}
 		}
@@ -143,7 +147,11 @@ func operationsTable(r report) string {
 		}
 		rows = append(rows, append(row, operation[1]))
 	}
-	return table(append(append([]string{"operation"}, comparedPeers...), "what is measured"), rows)
+	head := []string{"operation"}
+	for _, compared := range comparedPeers {
+		head = append(head, compared.head)
+	}
+	return table(append(head, "what is measured"), rows)
 }
 
 // fewAndMany is a cell with the values for few columns and for many.
