@@ -1,6 +1,7 @@
 package bridge
 
 // #include "bridge.h"
+// #include "counts.h"
 import "C"
 
 import (
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
@@ -93,7 +95,7 @@ func (k *KeptExports) New(size uintptr, v handle.Releaser, word handle.Word) (*E
 		freeExports(k.exports)
 	}
 	keptBytes.Add(int64(size))
-	keptExports.Add(1)
+	C.cdevice_v0_count(C.CDEVICE_V0_OWNERS, -1)
 	k.exports, k.near = e, uint32(e.handle)-1 // the number that has this word
 	e.handle |= kept
 	k.freeAt = runtime.AddCleanup(k, freeExports, e)
@@ -102,12 +104,9 @@ func (k *KeptExports) New(size uintptr, v handle.Releaser, word handle.Word) (*E
 
 func freeExports(e *Exports) {
 	keptBytes.Add(-int64(e.size))
-	keptExports.Add(-1)
-	e.free()
+	e.unlist()
+	C.cdevice_v0_block_free((*C.uint64_t)(abi.Pointer(e.allocation)))
 }
-
-// keptExports is the number of Exports that are kept.
-var keptExports atomic.Int64
 
 // kept marks the handle of a block or of exports that C does not free. No word has this bit.
 const kept handle.Word = C.CDEVICE_V0_KEPT
