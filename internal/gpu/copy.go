@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
@@ -37,9 +38,27 @@ func (g *GPU) Copy(ranges []device.Range, stream uintptr) error {
 	return g.copy(admission{}, ranges, stream)
 }
 
-// CopyContext is Copy that waits until the stream has room. After an error, some of the copies may be enqueued.
+// CopyContext is Copy that waits until the stream has room. After an error, some of the copies may be enqueued. The driver copies
+// from page-locked to page-locked memory within the call, after the work on the stream, which is waited for here.
 func (g *GPU) CopyContext(ctx context.Context, ranges []device.Range, stream uintptr) error {
+	if g.Platform.locked.haveBothEnds(ranges) {
+		if err := g.await(ctx, stream); err != nil {
+			return fmt.Errorf("cuda: copy on %s: %w", g.Ctx, err)
+		}
+	}
 	return g.copy(waitingFor(ctx), ranges, stream)
+}
+
+// await waits for the work on a stream, unless the stream captures it.
+func (g *GPU) await(ctx context.Context, stream uintptr) error {
+	if busy, err := g.Ctx.Capturing([]uintptr{stream}); busy || err != nil {
+		return nil
+	}
+	before, err := g.Events.recordBy(waitingFor(ctx), stream)
+	if err != nil {
+		return err
+	}
+	return before.await(ctx)
 }
 
 func (g *GPU) copy(admit admission, ranges []device.Range, stream uintptr) error {

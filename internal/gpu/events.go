@@ -1,7 +1,9 @@
 package gpu
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -157,6 +159,15 @@ func (l *Events) mayUse(stream uintptr) bool {
 
 func (e *SharedEvent) reached(key keep.Key) (bool, error) {
 	return e.events.ctx.QueryEventFor(e.word, key)
+}
+
+// await waits for the event, and lets it go.
+func (e *SharedEvent) await(ctx context.Context) error {
+	defer e.letGo()
+	if err := poll(ctx, func() (bool, error) { return e.reached(0) }); err != nil {
+		return fmt.Errorf("wait for the stream: %w", err)
+	}
+	return nil
 }
 
 // release is put, with another try later where the driver fails.

@@ -57,6 +57,22 @@ func (r *ranges) contain(p device.Ptr, size int64) bool {
 	return ok
 }
 
+// haveBothEnds reports whether both ends of one of the copies are page-locked memory of the host.
+func (r *ranges) haveBothEnds(copies []device.Range) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	onHost := func(p device.Ptr, size int64) bool {
+		s, ok := r.at(p, size)
+		return ok && !s.managed
+	}
+	for _, c := range copies {
+		if c.Size > 0 && onHost(c.Src, c.Size) && onHost(c.Dst, c.Size) {
+			return true
+		}
+	}
+	return false
+}
+
 // at returns the range that contains size bytes at p. The caller holds r.mu.
 func (r *ranges) at(p device.Ptr, size int64) (span, bool) {
 	if i := r.find(p); i < len(r.sorted) && r.sorted[i].contains(p, size) {

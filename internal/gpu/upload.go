@@ -113,9 +113,8 @@ func (g *GPU) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 	if len(list) == 0 {
 		return before, nil
 	}
-	defer before.letGo()
-	if err := poll(ctx, func() (bool, error) { return before.reached(0) }); err != nil {
-		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.Ctx, err)
+	if err := before.await(ctx); err != nil {
+		return nil, fmt.Errorf("cuda: upload on %s: %w", g.Ctx, err)
 	}
 	// A reset of the primary context unmaps the destination.
 	err = memcopy.Guard(func() error {

@@ -57,8 +57,8 @@
 //
 // Calls that may wait take a context. When it is done they return its error; the work of the GPU
 // goes on, and the wait leaves no goroutine, thread or use of the handle behind. All
-// other calls return without waiting for the GPU, except [Device.Copy] of plain host memory, for
-// which the driver may wait, and calls that enqueue work on a stream that is full.
+// other calls return without waiting for the GPU, except [Device.Copy] of plain host memory and between memory of the
+// host, for which the driver may wait, and calls that enqueue work on a stream that is full.
 //
 // # Streams
 //

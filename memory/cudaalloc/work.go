@@ -28,7 +28,8 @@ func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
 }
 
 // CopyContext is [Device.Copy] that waits while s has no room, until ctx is done: see Streams in the documentation
-// of the package. Package cdevice copies with it.
+// of the package. It waits so for the work on s, too, before a copy between page-locked memory of this module. Package
+// cdevice copies with it.
 func (d *Device) CopyContext(ctx context.Context, ranges []device.Range, s device.Stream) error {
 	if err := argument.Context("cuda: copy", ctx); err != nil {
 		return err
