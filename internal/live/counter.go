@@ -5,21 +5,32 @@ import (
 	"unsafe"
 )
 
-// Counter is a count that many goroutines change: each in a part of its own, as Near selects it. A part may be below zero.
+// Counter is a count that many goroutines change: each in a part of its own, as Near selects it.
 type Counter [1 << partBits]struct {
-	atomic.Int64
-	_ [120]byte // processors fetch cache lines in pairs
+	begun, ended atomic.Int64
+	_            [112]byte // processors fetch cache lines in pairs
 }
 
 const partBits = 7
 
 // Add adds n.
-func (c *Counter) Add(n int64) { c[Near(partBits)].Add(n) }
+func (c *Counter) Add(n int64) {
+	part := &c[Near(partBits)]
+	if n < 0 {
+		part.ended.Add(n)
+	} else {
+		part.begun.Add(n)
+	}
+}
 
-// Sum returns the sum of the parts.
+// Sum returns the count. What other goroutines begin and end meanwhile may count too much, and never too little: an object whose end was
+// read had begun before.
 func (c *Counter) Sum() (n int64) {
 	for i := range c {
-		n += c[i].Load()
+		n += c[i].ended.Load()
+	}
+	for i := range c {
+		n += c[i].begun.Load()
 	}
 	return n
 }

@@ -30,7 +30,7 @@ func TestCounterOfSeveralGoroutines(t *testing.T) {
 	assert.EqualValues(t, goroutines*times, c.Sum())
 	used := 0
 	for i := range c {
-		if c[i].Load() != 0 {
+		if c[i].begun.Load() != 0 {
 			used++
 		}
 	}
@@ -45,4 +45,44 @@ func TestCounterOfAnObjectThatMoves(t *testing.T) {
 	go func() { c.Add(-1); close(done) }()
 	<-done
 	assert.Zero(t, c.Sum())
+}
+
+// Objects that begin and end while the count is read, on different goroutines, hide none that is alive all the while.
+func TestCounterHidesNothing(t *testing.T) {
+	const alive = 3
+	var c Counter
+	c.Add(alive)
+	begun, end := make(chan struct{}, 8), make(chan struct{})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				c.Add(1)
+				select {
+				case begun <- struct{}{}:
+				case <-end:
+					c.Add(-1)
+					return
+				}
+			}
+		})
+		all.Go(func() {
+			for {
+				select {
+				case <-begun:
+					c.Add(-1)
+				case <-end:
+					return
+				}
+			}
+		})
+	}
+	least := int64(alive)
+	for range 200_000 {
+		least = min(least, c.Sum())
+	}
+	close(end)
+	all.Wait()
+	assert.EqualValues(t, alive, least)
+	assert.EqualValues(t, alive+len(begun), c.Sum())
 }
