@@ -60,6 +60,8 @@
 //   - A NULL get_last_error is no text. arrow-go calls it.
 //   - A reader that reads its own exported stream in Next deadlocks.
 //   - Schema of an exported reader is called by the export, not by get_schema.
+//   - A reader of array.ReaderFromIter that is made in plain Go can be read anywhere. One that a callback from C makes can be
+//     read by C on the same thread, as with arrow-go; elsewhere the stream ends with an error. See [ExportRecordReader].
 //
 // Asynchronous streams:
 //

@@ -96,8 +96,13 @@ func exportArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema) err
 //
 // The stream holds a reference to reader until the consumer releases it; the caller keeps its own, and
 // releases it. Only the stream may read from reader. A reader that has failed before its schema is known, and
-// one whose memory C cannot express, is a stream with that error. One of array.ReaderFromIter runs on a goroutine of its
-// own; Go ends the process if another reader uses iter.Pull and C reads or releases the stream on another thread.
+// one whose memory C cannot express, is a stream with that error.
+//
+// A reader of array.ReaderFromIter counts as made where it is exported. If that is a callback from C, as in a function of a driver,
+// only C on the same thread reads it; elsewhere the stream ends with an error. Made in a callback and exported elsewhere, or the
+// other way round, it ends the process, as does a program's own reader that uses iter.Pull and has no method UsesIterPull()
+// (golang/go#67499). None of this concerns a reader of [cdevice.NewRecordReader], which takes an iterator of batches and is exported by
+// cdevice.ExportRecordReader; [cdevice.WrapRecordReader] has the details.
 //
 // *out need not be zero. It panics if an argument is nil.
 func ExportRecordReader(reader array.RecordReader, out *CArrowArrayStream) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"reflect"
-	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -165,9 +163,15 @@ func sameTypes(batch, stream *arrow.Schema) error {
 // [NewFailedRecordReader]: with rdr's error.
 //
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers must be used
-// by one goroutine at a time: after this call, only the result may read from rdr. One of array.ReaderFromIter
-// runs on a goroutine of its own, as the iterator of [NewRecordReader] does. A program's own reader that uses
-// iter.Pull must not be wrapped, if C reads or releases the stream: Go ends the process then.
+// by one goroutine at a time: after this call, only the result may read from rdr.
+//
+// A reader of array.ReaderFromIter uses iter.Pull, and counts as made where it is wrapped. If that is a goroutine that is not locked to its
+// thread, the iterator runs on a goroutine of its own, as that of [NewRecordReader] does. If it is a callback from C, only callbacks on the
+// same thread can read it, as deep in calls between C and Go; elsewhere the stream ends with an error. So does one that is made where
+// runtime.LockOSThread has locked the thread and that C reads. Go ends the process if such a reader was made elsewhere than it is wrapped
+// (golang/go#67499). A program's own reader that uses iter.Pull, or holds one that does, must have a method UsesIterPull(), and is treated
+// alike; without the method, Go ends the process if C reads or releases the stream. [NewRecordReader] takes iterators, and has none of
+// these limits.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
 	return wrapRecordReader(rdr, dev, false)
 }
@@ -193,33 +197,15 @@ func wrapRecordReader(rdr array.RecordReader, dev device.Device, counts bool) (*
 	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev, counts: counts}
 	t := dev.ID().Type
 	check := func(b *RecordBatch) error { return checkBatch(b, schema, t) }
-	if reflect.TypeOf(rdr) == pulledReader() {
-		seq := func(yield func(*RecordBatch, error) bool) {
-			defer rdr.Release()
-			for more := true; more; {
-				b, err := from.next()
-				more = yield(b, err) && err == nil
-				if err == nil {
-					b.Release()
-				}
-			}
-		}
-		return newRecordReader(schema, t, &items.Sequence[*RecordBatch]{Seq: seq, Check: check, Unused: rdr.Release}), nil
-	}
 	from.Function = items.Function[*RecordBatch]{Ask: from.next, Stop: rdr.Release, Check: check}
+	if usesPull(rdr) {
+		return newRecordReader(schema, t, from.pulled()), nil
+	}
 	if h, ok := rdr.(*hostReader); ok {
 		from.StopThen = h.releaseThen
 	}
 	return newRecordReader(schema, t, from), nil
 }
-
-// pulledReader is the type of the readers of array.ReaderFromIter. They use iter.Pull, whose coroutine ends the
-// process if it is resumed in a callback from C: they run on a goroutine of their own, as iterators do.
-var pulledReader = sync.OnceValue(func() reflect.Type {
-	r := array.ReaderFromIter(arrow.NewSchema(nil, nil), func(func(arrow.RecordBatch, error) bool) {})
-	defer r.Release()
-	return reflect.TypeOf(r)
-})
 
 // WrapChunked makes a reader of the chunks of a chunked array, without copying. dev is the device
 // whose memory they were built in, as for [WrapArray]. A column of an arrow-go table is a chunked

@@ -6,14 +6,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/errno"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -74,38 +70,4 @@ func TestCProgramReadsPlainStreams(t *testing.T) {
 		assert.Equal(t, row.want, cpeer.Drain(plainStream(s)))
 		assert.Zero(t, plainStream(s).Release)
 	}
-}
-
-// iter.Pull, which array.ReaderFromIter uses, must not be resumed in a callback from C.
-func TestCProgramReadsIteratorsOfArrowGo(t *testing.T) {
-	checkLeaks(t)
-	rows := func(n int, err error) array.RecordReader {
-		return array.ReaderFromIter(numberedSchema, func(yield func(arrow.RecordBatch, error) bool) {
-			for _, b := range numbered(t, n) {
-				if !yield(viewOf(t, b), nil) {
-					return
-				}
-			}
-			if err != nil {
-				yield(nil, err)
-			}
-		})
-	}
-	export := func(rdr array.RecordReader) *cdata.CArrowArrayStream {
-		defer rdr.Release()
-		r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
-		require.NoError(t, err)
-		return exportPlain(t, r)
-	}
-	assert.Equal(t, cpeer.Drained{Format: true, Batches: 20, Sum: 190}, cpeer.Drain(plainStream(export(rows(20, nil)))))
-	assert.Equal(t, cpeer.Drained{NextCode: errno.Code(syscall.EIO), Text: true, Format: true, Batches: 3, Sum: 3},
-		cpeer.Drain(plainStream(export(rows(3, errSource)))))
-	cdevice.ReleaseStruct(export(rows(3, nil))) // never read
-	early := export(rows(3, nil))
-	r, err := cdata.ImportCRecordReader(early, nil)
-	require.NoError(t, err)
-	rec, err := r.Read()
-	require.NoError(t, err)
-	rec.Release()
-	r.(array.RecordReader).Release() // before the end
 }

@@ -59,6 +59,8 @@ func (f *builtin) run(sc *scope, r *results, args []any) (any, error) {
 
 func (f *builtin) called() string { return f.name }
 
+func (f *builtin) apart() bool { return false }
+
 // waits is whether a call waits: an export does so for an event, to a form that has none.
 func (f *builtin) waits(args []any) bool {
 	if f.name == ".export" && len(args) == 2 {

@@ -43,6 +43,8 @@ type callee interface {
 	run(*scope, *results, []any) (any, error)
 	// waits reports whether a call may wait for something that the end of its context ends.
 	waits(args []any) bool
+	// apart reports whether a call has a goroutine of its own wherever it comes from: one that is not locked to a thread.
+	apart() bool
 	called() string
 }
 
@@ -69,13 +71,13 @@ func (server) Call(data []byte, caller capi.Caller, wait time.Duration, reply ca
 		c.start()
 		return number
 	case !c.f.waits(c.args):
-		c.perform()
+		c.complete()
 		reply.Put(c.take())
 		c.reuse()
 		return 0
 	case !caller.Main: // no signal interrupts this thread: only the end of the process ends the context
 		number := c.register()
-		c.perform()
+		c.complete()
 		lookup(number, true)
 	default:
 		c.start()
@@ -90,9 +92,10 @@ func (server) Call(data []byte, caller capi.Caller, wait time.Duration, reply ca
 // unused has calls that have ended.
 var unused = sync.Pool{New: func() any { return &call{} }}
 
-// reuse keeps the memory of a call for another one, unless a reader or a stream that outlives the call holds its scope.
+// reuse keeps the memory of a call for another one, unless a reader or a stream that outlives the call holds its scope, or a goroutine
+// has it.
 func (c *call) reuse() {
-	if c.scope.users.Load() == 0 {
+	if c.done == nil && c.scope.users.Load() == 0 {
 		*c = call{}
 		unused.Put(c)
 	}
@@ -148,6 +151,16 @@ func (c *call) start() {
 		}()
 		c.perform()
 	}()
+}
+
+// complete runs the function, and returns when it has ended.
+func (c *call) complete() {
+	if c.f.apart() {
+		c.start()
+		<-c.done
+	} else {
+		c.perform()
+	}
 }
 
 // perform runs the function on this goroutine.

@@ -128,6 +128,7 @@ type function struct {
 	doc         string
 	call        reflect.Value
 	takesCtx    bool
+	givesReader bool // of arrow-go's, perhaps
 	params      []parameter
 	results     []*converter
 	returnsErr  bool
@@ -183,7 +184,7 @@ func (f *function) addParams(t reflect.Type) error {
 	}
 	for i := first; i < t.NumIn(); i++ {
 		c, err := converterOf(t.In(i))
-		if err == nil && holdsAsync(t.In(i)) {
+		if err == nil && holds(t.In(i), asyncType) {
 			err = fmt.Errorf("type %s is a result only: no object of Python is an asynchronous stream", t.In(i))
 		}
 		if err != nil {
@@ -236,6 +237,7 @@ func (f *function) addResults(t reflect.Type) error {
 			return fmt.Errorf("result %d: %w", i, err)
 		}
 		f.results = append(f.results, c)
+		f.givesReader = f.givesReader || holds(t.Out(i), hostReaderType, anyType)
 	}
 	switch n {
 	case 0:
@@ -300,6 +302,9 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 func (f *function) called() string { return f.name }
 
 func (f *function) waits([]any) bool { return f.takesCtx }
+
+// apart: a reader of array.ReaderFromIter that is made on a thread of Python can be read nowhere else.
+func (f *function) apart() bool { return f.takesCtx || f.givesReader }
 
 // describe returns the function as Python learns of it.
 func (f *function) describe() dict {

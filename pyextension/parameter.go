@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -25,10 +26,11 @@ type converter struct {
 }
 
 var (
-	anyType     = reflect.TypeFor[any]()
-	errorType   = reflect.TypeFor[error]()
-	contextType = reflect.TypeFor[context.Context]()
-	asyncType   = reflect.TypeFor[*cdevice.AsyncStream]()
+	anyType        = reflect.TypeFor[any]()
+	errorType      = reflect.TypeFor[error]()
+	contextType    = reflect.TypeFor[context.Context]()
+	asyncType      = reflect.TypeFor[*cdevice.AsyncStream]()
+	hostReaderType = reflect.TypeFor[array.RecordReader]()
 )
 
 // arrowConverters are the types that hold Arrow data.
@@ -36,20 +38,25 @@ var arrowConverters = map[reflect.Type]*converter{
 	reflect.TypeFor[*cdevice.RecordReader](): arrowConverter(kindReader, (*source).recordReader, (*results).recordReader),
 	reflect.TypeFor[*cdevice.RecordBatch]():  arrowConverter(kindBatch, (*source).recordBatch, (*results).recordBatch),
 	reflect.TypeFor[*cdevice.Array]():        arrowConverter(kindArray, (*source).anArray, (*results).anArray),
-	reflect.TypeFor[array.RecordReader]():    arrowConverter(kindReader, (*source).hostReader, (*results).hostReader),
+	hostReaderType:                           arrowConverter(kindReader, (*source).hostReader, (*results).hostReader),
 	reflect.TypeFor[arrow.RecordBatch]():     arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
 	reflect.TypeFor[arrow.Array]():           arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
 	reflect.TypeFor[arrow.Table]():           arrowConverter(kindReader, (*source).table, (*results).table),
-	asyncType:                                {python: kindReader.String(), to: asyncResult}, // no from: see holdsAsync
+	asyncType:                                {python: kindReader.String(), to: asyncResult}, // no from: Python has no protocol for them
 	reflect.TypeFor[*arrow.Schema]():         arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
 }
 
-// holdsAsync reports whether a type is an asynchronous stream, or holds some: for Python has no protocol for them.
-func holdsAsync(t reflect.Type) bool {
-	for t.Kind() == reflect.Slice || t.Kind() == reflect.Map || t.Kind() == reflect.Pointer && t != asyncType {
-		t = t.Elem()
+// holds reports whether a type is one of those, or a list, a dict or an optional value of them.
+func holds(t reflect.Type, those ...reflect.Type) bool {
+	for !slices.Contains(those, t) {
+		switch t.Kind() {
+		case reflect.Slice, reflect.Map, reflect.Pointer:
+			t = t.Elem()
+		default:
+			return false
+		}
 	}
-	return t == asyncType
+	return true
 }
 
 // asyncResult waits for the reader of a stream; without one it ends the stream, and does not wait for the producer.

@@ -87,7 +87,15 @@ func (r *results) aSchema(v *arrow.Schema) (*object, error) {
 }
 
 func (r *results) hostReader(v array.RecordReader) (*object, error) {
-	own(r, v)
+	if slices.Contains(r.scope.borrowed, any(v)) {
+		v.Retain()
+		return r.wrapped(v)
+	}
+	return r.wrapped(pulling{v})
+}
+
+// wrapped takes a reader over.
+func (r *results) wrapped(v array.RecordReader) (*object, error) {
 	defer v.Release()
 	rdr, err := cdevice.WrapRecordReader(v, device.CPUDevice())
 	if err != nil {
@@ -95,6 +103,12 @@ func (r *results) hostReader(v array.RecordReader) (*object, error) {
 	}
 	return r.stream(rdr)
 }
+
+// pulling is a reader of a program, which may hold one of array.ReaderFromIter: read by a thread of Python, that ends the process.
+type pulling struct{ array.RecordReader }
+
+// UsesIterPull makes package cdevice read and release the reader on a goroutine.
+func (pulling) UsesIterPull() {}
 
 func (r *results) hostBatch(v arrow.RecordBatch) (*object, error) {
 	b, err := wrapped(own(r, v))
@@ -115,7 +129,7 @@ func (r *results) hostArray(v arrow.Array) (*object, error) {
 func (r *results) table(v arrow.Table) (*object, error) {
 	own(r, v)
 	defer v.Release()
-	return r.hostReader(array.NewTableReader(v, -1))
+	return r.wrapped(array.NewTableReader(v, -1))
 }
 
 // any converts a result of type any by the type that it has.

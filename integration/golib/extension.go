@@ -83,6 +83,9 @@ func init() {
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))
 	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay", "deaf"),
 		pyextension.WithDefault("delay", 0), pyextension.WithDefault("deaf", false))
+	pyextension.Func("iterated", iterated, pyextension.WithParams("batches"))
+	pyextension.Func("iterated_in_context", func(_ context.Context, batches int64) array.RecordReader { return iterated(batches) },
+		pyextension.WithParams("batches"))
 }
 
 func add(a, b int64) int64 { return a + b }
@@ -139,16 +142,15 @@ func counters(ctx context.Context, rows, batches, delay int64, deaf bool) (*cdev
 	if deaf {
 		ctx = context.WithoutCancel(ctx)
 	}
-	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	made := int64(0)
-	return cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), counted, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 		if made == batches {
 			return nil, io.EOF
 		}
 		if _, err := sleep(ctx, delay); err != nil {
 			return nil, err
 		}
-		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+		b := array.NewRecordBuilder(memory.DefaultAllocator, counted)
 		defer b.Release()
 		for i := range rows {
 			b.Field(0).(*array.Int64Builder).Append(made*rows + i)
@@ -158,4 +160,21 @@ func counters(ctx context.Context, rows, batches, delay int64, deaf bool) (*cdev
 		defer rec.Release()
 		return cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	}, nil)
+}
+
+var counted = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+
+// iterated is counters, of one row each, as a reader that uses iter.Pull.
+func iterated(batches int64) array.RecordReader {
+	return array.ReaderFromIter(counted, func(yield func(arrow.RecordBatch, error) bool) {
+		r, err := counters(context.Background(), 1, batches, 0, true)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer r.Release()
+		host := r.HostReader(context.Background(), nil)
+		defer host.Release()
+		array.IterFromReader(host)(yield)
+	})
 }

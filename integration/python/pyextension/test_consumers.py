@@ -1,5 +1,8 @@
 """Results of functions in other libraries."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import duckdb
 import nanoarrow
 import numpy
@@ -39,6 +42,24 @@ def test_readers(ext, consumer):
 def test_lazy_readers_of_sources_in_python(ext, consumer):
     """nanoarrow and polars hold Python's lock while they read, and the source needs it."""
     assert CONSUMERS[consumer](ext.map_copies(b for b in [BATCH, BATCH])) == ROWS * 2
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize("name", ["iterated", "iterated_in_context"])
+def test_iterators_of_arrow_go(ext, name, consumer):
+    """Go ends the process if they are made on one thread of Python and read on another one."""
+    make, read = getattr(ext, name), CONSUMERS[consumer]
+    rows = [{"n": i} for i in range(30)]
+    with ThreadPoolExecutor(2) as threads:
+        makers = [lambda: make(30), lambda: threads.submit(make, 30).result(), lambda: asyncio.run(make.aio(30))]
+        for made in makers:
+            assert read(made()) == rows
+            assert threads.submit(read, made()).result() == rows
+            started = made()
+            assert next(started).to_pylist() == rows[:1]
+            assert threads.submit(next, started).result().to_pylist() == rows[1:2]
+            threads.submit(started.close).result()
+            del started
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)

@@ -98,7 +98,7 @@ static int fits(const struct ArrowSchema* s) {
 
 enum { KEPT = 1024 };
 
-static void drain(struct ArrowArrayStream* stream, struct cpeer_drained* out) {
+void cpeer_stream_drain_here(struct ArrowArrayStream* stream, struct cpeer_drained* out) {
   struct ArrowArray columns[KEPT];
   struct ArrowSchema schema;
   out->schema_code = stream->get_schema(stream, &schema);
@@ -130,7 +130,7 @@ struct job {
 
 static void* run(void* p) {
   struct job* job = p;
-  drain(job->stream, job->out);
+  cpeer_stream_drain_here(job->stream, job->out);
   return NULL;
 }
 

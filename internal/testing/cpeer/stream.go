@@ -60,5 +60,16 @@ func Drain(stream *abi.ArrowArrayStream) Drained {
 	if errno := C.cpeer_stream_drain((*C.struct_ArrowArrayStream)(unsafe.Pointer(stream)), &d); errno != 0 {
 		panic(fmt.Sprintf("cpeer: start a thread: %v", syscall.Errno(errno)))
 	}
+	return drained(&d)
+}
+
+// DrainHere is [Drain] on this thread.
+func DrainHere(stream *abi.ArrowArrayStream) Drained {
+	var d C.struct_cpeer_drained
+	C.cpeer_stream_drain_here((*C.struct_ArrowArrayStream)(unsafe.Pointer(stream)), &d)
+	return drained(&d)
+}
+
+func drained(d *C.struct_cpeer_drained) Drained {
 	return Drained{int(d.schema_code), int(d.next_code), d.text != 0, d.format != 0, int64(d.batches), int64(d.sum)}
 }

@@ -27,6 +27,9 @@ struct cpeer_drained {
   int64_t batches, sum;
 };
 
-/* Reads a stream to its end on a new thread. Each column is moved out of its batch, and read
- * when the batch and the stream were released. Returns 0, or the error of pthread_create. */
+/* Reads a stream to its end. Each column is moved out of its batch, and read when the batch and
+ * the stream were released. */
+void cpeer_stream_drain_here(struct ArrowArrayStream* stream, struct cpeer_drained* out);
+
+/* The same, on a new thread. Returns 0, or the error of pthread_create. */
 int cpeer_stream_drain(struct ArrowArrayStream* stream, struct cpeer_drained* out);
