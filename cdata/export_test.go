@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdata"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -54,6 +56,29 @@ func TestExportsHoldPinnedMemory(t *testing.T) {
 	require.NoError(t, cpeer.ReleaseOnThread(arrayMirror(batch)))
 	cdata.ReleaseCArrowArray(batch)
 	cdata.ReleaseCArrowArray(nil)
+}
+
+// cgo refuses a struct that holds addresses of Go memory that is not pinned.
+func TestExportsToGoVariables(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for _, c := range cases.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			arr, err := c.Array(memory.NewGoAllocator(), cases.Nulls)
+			require.NoError(t, err)
+			defer arr.Release()
+			rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c", Type: c.Type, Nullable: true}}, nil), []arrow.Array{arr}, -1)
+			defer rec.Release()
+			cpeer.PassArray(func(at unsafe.Pointer) { cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(at), nil) })
+			cpeer.PassArray(func(at unsafe.Pointer) { cdata.ExportArrowArray(arr, (*cdata.CArrowArray)(at), nil) })
+			cpeer.PassSchema(func(at unsafe.Pointer) { cdata.ExportArrowSchema(rec.Schema(), (*cdata.CArrowSchema)(at)) })
+			cpeer.PassStream(func(at unsafe.Pointer) {
+				r, err := array.NewRecordReader(rec.Schema(), []arrow.RecordBatch{rec, rec})
+				require.NoError(t, err)
+				defer r.Release()
+				cdata.ExportRecordReader(r, (*cdata.CArrowArrayStream)(at))
+			})
+		})
+	}
 }
 
 // Functions without an error result panic with an error that names the function and the argument, before they write.

@@ -8,6 +8,7 @@
 //	lifetime, leak_                         ownership, releases, counts of what is alive
 //	arrayview                               ArrayView: elements that are read in place
 //	hostview                                HostView and HostReader: arrow-go's types over imported memory
+//	passing                                 structs in Go variables, passed to C
 //	copy                                    CopyTo, CopyToHost, CopyToDevice
 //	stream_                                 readers and synchronous C streams; stream_close is Close
 //	async_                                  asynchronous C streams

@@ -2,7 +2,6 @@ package cdevice
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
@@ -62,20 +61,16 @@ func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owne
 		tree.CloseEvent(event)
 		return mem.Retain(), at, nil
 	}
-	recorded := &recordedEvent{mem: mem.Retain(), event: event, handle: event.Handle()}
-	own := tree.Own(recorded)
+	own := tree.Own(&recordedEvent{mem: mem.Retain(), event: event})
 	own.Block = mem.Block
-	own.Pin(&recorded.handle)
-	// mutant: _ = uintptr(unsafe.Pointer(&recorded.handle))
-	at.Event = uintptr(unsafe.Pointer(&recorded.handle))
+	at.Event = own.PinEvent(event.Handle())
 	return own, at, nil
 }
 
 // recordedEvent holds the memory and the event of a batch made by RecordEvent.
 type recordedEvent struct {
-	mem    *tree.Owner // a reference
-	event  device.Event
-	handle uintptr // of event: what sync_event points to
+	mem   *tree.Owner // a reference
+	event device.Event
 }
 
 // Release ends the event and the use of the memory.

@@ -183,11 +183,7 @@ func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data
 	}
 	mem.Size = tree.Bytes(nodes)
 	if lifetime.Ready != nil && lifetime.Ready.Handle() != 0 {
-		cell := new(uintptr) // what sync_event points to
-		*cell = lifetime.Ready.Handle()
-		mem.Pin(cell)
-		// mutant: _ = cell
-		at.Event = uintptr(unsafe.Pointer(cell))
+		at.Event = mem.PinEvent(lifetime.Ready.Handle())
 	}
 	return mem, at, nodes, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -135,6 +136,16 @@ func (m *Owner) PinMore(pointer any) {
 func (m *Owner) Pin(pointer any) {
 	m.root()
 	m.pins.Pin(pointer)
+}
+
+// PinEvent returns the address of a native event handle, to which sync_event points. The handle is alone in its allocation: with a Go
+// pointer beside it, cgo refuses to pass a struct of C that has the address.
+func (m *Owner) PinEvent(handle uintptr) uintptr {
+	cell := new(uintptr)
+	*cell = handle
+	m.Pin(cell)
+	// mutant: return 0
+	return uintptr(unsafe.Pointer(cell))
 }
 
 func (m *Owner) root() {

@@ -184,9 +184,7 @@ func (l *Loose) UploadOn(t testing.TB, dev device.Device, s device.Stream) tree.
 	own.ready, err = dev.NewEvent()
 	require.NoError(t, err)
 	require.NoError(t, s.Record(own.ready))
-	own.handle = own.ready.Handle()
-	there.Mem.Pin(&own.handle)
-	there.At.Event = uintptr(unsafe.Pointer(&own.handle))
+	there.At.Event = there.Mem.PinEvent(own.ready.Handle())
 	return there
 }
 
@@ -194,7 +192,6 @@ func (l *Loose) UploadOn(t testing.TB, dev device.Device, s device.Stream) tree.
 type uploaded struct {
 	memory []device.Memory
 	ready  device.Event
-	handle uintptr
 }
 
 // Release frees the memory.
