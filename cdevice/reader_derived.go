@@ -19,7 +19,7 @@ import (
 // labelled as the CPU's.
 type derived[T items.Counted] struct {
 	ctx     context.Context
-	cancel  func()                  // of ctx
+	cancel  func()                  // of ctx, with items.ErrClosed as the cause
 	unwatch func() bool             // ends the watch of ctx
 	from    *items.Reader[T]        // a reference
 	hold    func(item T) T          // of copies: takes an item that was read; nil: not
@@ -37,7 +37,8 @@ func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T
 		return nil, fielderr.Released(what)
 	}
 	d := &derived[T]{from: r}
-	d.ctx, d.cancel = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	d.ctx, d.cancel = ctx, func() { cancel(items.ErrClosed) }
 	d.uses.Init(1, nil)
 	d.ahead.Ask = d.read
 	// Close of the reader waits for its items, so one that was read ahead is dropped then.
@@ -60,7 +61,7 @@ func (d *derived[T]) Next() (item T, err error) {
 		}
 		item, err = d.make(from)
 	}
-	if err != nil && d.from.Over.Load() { // Close of the reader ended the wait, not ctx
+	if err != nil && context.Cause(d.ctx) == items.ErrClosed { // Close or Release ended the wait, not the context of the program
 		err = items.ClosedReader()
 	}
 	return item, err
