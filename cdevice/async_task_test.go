@@ -54,7 +54,7 @@ func TestAsyncTask(t *testing.T) {
 				again := garbageArray()
 				assert.Equal(t, errno.Code(syscall.EINVAL), cpeer.Extract(&tasks[i], abi.As[abi.ArrowDeviceArray](again)))
 				assert.Equal(t, errno.Code(syscall.EINVAL), cpeer.Extract(&tasks[i], nil))
-				assert.Equal(t, garbageArray(), again, "nothing is written")
+				assert.Zero(t, *again, "a released struct")
 			}
 		}
 		assert.Equal(t, before.AsyncTasks+1, cdevice.ReadStats().AsyncTasks)
@@ -74,7 +74,7 @@ func TestAsyncTask(t *testing.T) {
 			out := garbageArray()
 			assert.Equal(t, errno.Code(syscall.ENOMEM), cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
 			restore()
-			assert.Equal(t, garbageArray(), out)
+			assert.Zero(t, *out, "a released struct")
 			require.NoError(t, c.WaitReleased())
 			want := events(sent, cpeer.OnError, cpeer.Release)
 			if sent == 3 {

@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,7 @@ func inPlain(text string) string {
 type cArray interface {
 	members() *abi.ArrowArray
 	untouched() bool // reports whether it is as newArray made it
+	zero() bool      // reports whether it is a released struct in all of its fields
 	exportBatch(*cdevice.RecordBatch, *cdata.CArrowSchema) error
 	exportArray(*cdevice.Array, *cdata.CArrowSchema) error
 	importBatch(*cdata.CArrowSchema, ...cdevice.ImportOption) (*cdevice.RecordBatch, error)
@@ -82,6 +84,8 @@ func (a arrayOf[A]) untouched() bool {
 	}
 	return *a.members() == *plainArray(garbagePlain())
 }
+
+func (a arrayOf[A]) zero() bool { return reflect.ValueOf(*a.at).IsZero() }
 
 func (a arrayOf[A]) exportBatch(b *cdevice.RecordBatch, s *cdata.CArrowSchema) error {
 	return cdevice.ExportRecordBatch(b, a.at, s)

@@ -42,7 +42,7 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	found, err := cpeer.UseInFork(abi.As[abi.ArrowDeviceArray](array), abi.As[abi.ArrowDeviceArrayStream](&stream), &words, c.Producer(), &c.Tasks()[0])
 	require.NoError(t, err, "the child has ended by itself")
 	assert.Equal(t, cpeer.Forked{
-		ArrayReleased: true, StreamsReleased: true, Text: true,
+		ArrayReleased: true, StreamsReleased: true, Text: true, NothingFilled: true,
 		GetSchema: syscall.ENOTSUP, GetNext: syscall.ENOTSUP, PlainGetNext: syscall.ENOTSUP, ExtractData: syscall.ENOTSUP,
 	}, found)
 

@@ -54,7 +54,8 @@ func ImportArrayReader[S StreamStruct](stream *S, opts ...ImportOption) (*ArrayR
 // caller keeps its own reference; each batch goes either to the stream or to a caller that reads r.
 // An error, or a panic in the code that makes the batches, reaches the consumer as an errno and the
 // text of get_last_error, which is valid until the next call. After an error or the end, get_next
-// gives the same again. If r failed before its schema was known, get_schema gives the error too.
+// gives the same again. If r failed before its schema was known, get_schema gives the error too. A callback that
+// fails makes the struct that it was to fill a released one, as some consumers read it all the same.
 //
 // *out is an ArrowDeviceArrayStream, or an ArrowArrayStream. Of the latter, a batch that has an event, or
 // whose memory the CPU cannot access, ends the stream: get_next returns EINVAL or ENOTSUP.

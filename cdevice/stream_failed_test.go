@@ -190,3 +190,27 @@ func TestNewReadersNameWhatIsMissing(t *testing.T) {
 		assert.ErrorIs(t, row.err, arrow.ErrInvalid)
 	}
 }
+
+// A consumer that takes a failure for a success, as DuckDB does of every code but 1, finds released structs.
+func TestFailuresFillReleasedStructs(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		failed, err := cdevice.NewFailedRecordReader(device.CPU, errNoTable)
+		require.NoError(t, err)
+		s := k.export(t, failed)
+		defer s.release()
+		schema := &abi.ArrowSchema{Format: 1, NChildren: 2, Children: 3, Release: 4, PrivateData: 5}
+		require.NotZero(t, s.getSchema(schema))
+		assert.Zero(t, *schema)
+
+		s = k.export(t, asked(t, errSource))
+		defer s.release()
+		out := k.newArray()
+		require.NotZero(t, s.getNext(out))
+		assert.True(t, out.zero())
+	})
+	task := new(abi.ArrowAsyncTask)
+	bridge.ExportTask(goTask(func(*abi.ArrowDeviceArray) int { return 5 }), task)
+	out := garbageArray()
+	require.Equal(t, 5, bridge.CallExtractData(task, abi.As[abi.ArrowDeviceArray](out)))
+	assert.Zero(t, *out)
+}

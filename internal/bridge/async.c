@@ -1,6 +1,7 @@
 #include "async.h"
 #include "fork.h"
 #include "local.h"
+#include "result.h"
 
 #include <stddef.h>
 
@@ -37,8 +38,9 @@ void cdevice_v0_handler_release(struct ArrowAsyncDeviceStreamHandler* handler) {
 }
 
 int cdevice_v0_task_extract_data(struct ArrowAsyncTask* task, struct ArrowDeviceArray* out) {
-  if (cdevice_v0_forked()) return CDEVICE_FORKED;
-  return cdevice_v0_go_extract_data(word(task->private_data), (uintptr_t)out);
+  int code = CDEVICE_FORKED;
+  if (!cdevice_v0_forked()) code = cdevice_v0_go_extract_data(word(task->private_data), (uintptr_t)out);
+  return cdevice_v0_result(code, out, sizeof *out);
 }
 
 int cdevice_v0_call_on_schema(uint64_t* handler, uint64_t* schema) {

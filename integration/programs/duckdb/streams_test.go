@@ -119,6 +119,29 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
+// DuckDB takes 1 for the only failure of get_schema, and reads the schema after any other.
+func TestReaderFailsBeforeItsSchema(t *testing.T) {
+	to := open(t).connect(t)
+	release, err := to.arrow.RegisterView(failed{errors.New("the source was never there")}, "v")
+	if err == nil { // arrow-go's package returns the code 1
+		defer release()
+		_, err = to.ExecContext(t.Context(), "SELECT * FROM v")
+	}
+	assert.Error(t, err)
+	assert.EqualValues(t, 1, to.count(t, "SELECT 1::BIGINT"), "the connection is still of use")
+}
+
+// failed is a reader of a source that failed before it had a schema.
+type failed struct{ err error }
+
+func (failed) Retain()                        {}
+func (failed) Release()                       {}
+func (failed) Schema() *arrow.Schema          { return nil }
+func (failed) Next() bool                     { return false }
+func (failed) RecordBatch() arrow.RecordBatch { return nil }
+func (failed) Record() arrow.RecordBatch      { return nil }
+func (f failed) Err() error                   { return f.err }
+
 func TestReaderPanics(t *testing.T) {
 	to := open(t).connect(t)
 	to.view(t, "v", reader(t, func(yield func(arrow.RecordBatch, error) bool) {

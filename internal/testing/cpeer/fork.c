@@ -15,6 +15,8 @@ static struct cpeer_forked use(struct ArrowDeviceArray* array, struct ArrowDevic
   struct cpeer_forked found = {0};
   struct ArrowSchema schema;
   struct ArrowDeviceArray device;
+  memset(&schema, 0xdd, sizeof schema);
+  memset(&device, 0xdd, sizeof device);
   array->array.release(&array->array);
   found.array_released = array->array.release == NULL;
   found.get_schema = stream->get_schema(stream, &schema);
@@ -29,6 +31,7 @@ static struct cpeer_forked use(struct ArrowDeviceArray* array, struct ArrowDevic
   producer->request(producer, 1);
   producer->cancel(producer);
   found.extract_data = task->extract_data(task, &device);
+  found.nothing_filled = schema.release == NULL && device.array.release == NULL && device.sync_event == NULL;
   return found;
 }
 

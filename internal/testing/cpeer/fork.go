@@ -14,8 +14,8 @@ import (
 
 // Forked has the results of a forked child that used structs of Go's.
 type Forked struct {
-	ArrayReleased, StreamsReleased, Text          bool
-	GetSchema, GetNext, PlainGetNext, ExtractData syscall.Errno
+	ArrayReleased, StreamsReleased, Text, NothingFilled bool
+	GetSchema, GetNext, PlainGetNext, ExtractData       syscall.Errno
 }
 
 // UseInFork forks this process and has the child use and release the structs, which stay as they are
@@ -32,7 +32,8 @@ func UseInFork(array *abi.ArrowDeviceArray, stream *abi.ArrowDeviceArrayStream, 
 	}
 	return Forked{
 		ArrayReleased: found.array_released != 0, StreamsReleased: found.streams_released != 0, Text: found.text != 0,
-		GetSchema: syscall.Errno(found.get_schema), GetNext: syscall.Errno(found.get_next),
+		NothingFilled: found.nothing_filled != 0,
+		GetSchema:     syscall.Errno(found.get_schema), GetNext: syscall.Errno(found.get_next),
 		PlainGetNext: syscall.Errno(found.plain_get_next), ExtractData: syscall.Errno(found.extract_data),
 	}, nil
 }

@@ -15,6 +15,7 @@ struct cpeer_forked {
   int text; /* get_last_error gave a text, for both */
   int streams_released;
   int extract_data;
+  int nothing_filled; /* the structs that they were to fill are released ones */
 };
 
 /* Forks a child that uses and releases the structs as a consumer does, and request and cancel of the
