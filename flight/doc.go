@@ -63,8 +63,10 @@
 //
 // # Errors
 //
-// Errors of a stream keep their code: status.Code of package grpc/status returns it. Errors with the codes Canceled and
-// DeadlineExceeded also wrap context.Canceled and context.DeadlineExceeded. A malformed message is an [Error] that wraps
+// Errors of a stream keep their code: status.Code of package grpc/status returns it. They also keep the error that the peer's wrapped, if
+// that is arrow.ErrInvalid, ErrType, ErrNotImplemented, ErrNotFound or ErrKey, device.ErrNotSupported, hostpinned.ErrLimit,
+// share.ErrOwnerGone, syscall.ENOMEM (no memory of a GPU, for one), context.Canceled or context.DeadlineExceeded: errors.Is finds it. Of a
+// peer without this package, the codes InvalidArgument, Unimplemented and NotFound are the errors that arrow-go has for them. A malformed message is an [Error] that wraps
 // arrow.ErrInvalid; it is rejected before arrow-go reads it. The limit of an allocator, and a GPU without memory, have the
 // code ResourceExhausted.
 package flight

@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/flightticket"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // Error reports an invalid argument, or an invalid part of a message.
@@ -33,7 +30,7 @@ func (e *Error) Error() string { return fmt.Sprintf("flight: %s: %s: %v", e.Fiel
 func (e *Error) Unwrap() error { return e.Err }
 
 // GRPCStatus returns the gRPC status, with the code for Err.
-func (e *Error) GRPCStatus() *status.Status { return status.New(codeOf(e.Err), e.Error()) }
+func (e *Error) GRPCStatus() *status.Status { return newStatus(e.Err, e.Error()) }
 
 func invalid(field, format string, args ...any) error {
 	return &Error{field, fmt.Sprintf(format, args...), arrow.ErrInvalid}
@@ -99,21 +96,21 @@ func unread(err error) error {
 	return invalid("FlightData", "not read: %v", err)
 }
 
-// streamError is an error with its gRPC status, and with the context's error for the code of that.
+// streamError is an error with its gRPC status, and with the sentinel error that this stands for.
 type streamError struct {
-	err     error
-	st      *status.Status
-	context error // or nil
+	err      error
+	st       *status.Status
+	sentinel error // or nil
 }
 
 func (e *streamError) Error() string              { return e.err.Error() }
 func (e *streamError) GRPCStatus() *status.Status { return e.st }
 
 func (e *streamError) Unwrap() []error {
-	if e.context == nil {
+	if e.sentinel == nil {
 		return []error{e.err}
 	}
-	return []error{e.err, e.context}
+	return []error{e.err, e.sentinel}
 }
 
 // withStatus adds a gRPC status to an error that is neither nil nor io.EOF: its own, or one for its cause.
@@ -124,16 +121,9 @@ func withStatus(err error) error {
 	}
 	st, ok := status.FromError(err)
 	if !ok {
-		st = status.New(codeOf(err), err.Error())
+		st = newStatus(err, err.Error())
 	}
-	e := &streamError{err: err, st: st}
-	switch st.Code() {
-	case codes.Canceled:
-		e.context = context.Canceled
-	case codes.DeadlineExceeded:
-		e.context = context.DeadlineExceeded
-	}
-	return e
+	return &streamError{err, st, sentinelOf(st)}
 }
 
 // contextError returns the error of ctx in place of one of a call that was canceled because ctx ended, or of a ticket that
@@ -150,29 +140,6 @@ func contextError(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("flight: %w", ended)
-}
-
-// codeOf returns the code for an error without a status.
-func codeOf(err error) codes.Code {
-	switch {
-	case errors.Is(err, share.ErrOwnerGone):
-		return codes.Unavailable
-	case errors.As(err, new(flightticket.OpenError)) && !hasStatus(err):
-		return codes.FailedPrecondition
-	case errors.Is(err, context.Canceled):
-		return codes.Canceled
-	case errors.Is(err, context.DeadlineExceeded):
-		return codes.DeadlineExceeded
-	case errors.Is(err, sizeclass.ErrLimit), errors.Is(err, syscall.ENOMEM): // cudaalloc.OutOfMemory is ENOMEM
-		return codes.ResourceExhausted
-	case errors.Is(err, arrow.ErrInvalid), errors.Is(err, arrow.ErrType):
-		return codes.InvalidArgument
-	case errors.Is(err, arrow.ErrNotImplemented), errors.Is(err, device.ErrNotSupported):
-		return codes.Unimplemented
-	case errors.Is(err, arrow.ErrNotFound), errors.Is(err, arrow.ErrKey):
-		return codes.NotFound
-	}
-	return codes.Unknown
 }
 
 // hasStatus reports whether an error comes from gRPC or from a context.

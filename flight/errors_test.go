@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -27,11 +28,19 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// An error of the server's reader arrives with its text and its code.
+// sentinels are the errors that a status can say.
+var sentinels = []error{
+	arrow.ErrInvalid, arrow.ErrType, arrow.ErrNotImplemented, device.ErrNotSupported, arrow.ErrNotFound, arrow.ErrKey,
+	hostpinned.ErrLimit, syscall.ENOMEM, share.ErrOwnerGone, context.Canceled, context.DeadlineExceeded,
+}
+
+// An error of the server's reader arrives with its text, its code, and the sentinel error that it wraps.
 func TestErrorsOfTheServer(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
+	gone := func(err error) error { return fmt.Errorf("the disk is gone: %w", err) }
 	for _, row := range []struct {
 		err  error
 		code codes.Code
@@ -39,12 +48,22 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}{
 		{errors.New("the disk is gone"), codes.Unknown, nil},
 		{status.Error(codes.PermissionDenied, "the disk is gone"), codes.PermissionDenied, nil},
-		{fmt.Errorf("reading: %w", status.Error(codes.NotFound, "the disk is gone")), codes.NotFound, nil},
-		{fmt.Errorf("the disk is gone: %w", arrow.ErrInvalid), codes.InvalidArgument, nil},
-		{fmt.Errorf("the disk is gone: %w", device.ErrNotSupported), codes.Unimplemented, nil},
-		{fmt.Errorf("the disk is gone: %w", hostpinned.ErrLimit), codes.ResourceExhausted, nil},
-		{fmt.Errorf("the disk is gone: %w", cudaalloc.OutOfMemory), codes.ResourceExhausted, nil},
-		{fmt.Errorf("the disk is gone: %w", context.DeadlineExceeded), codes.DeadlineExceeded, context.DeadlineExceeded},
+		{fmt.Errorf("reading: %w", status.Error(codes.NotFound, "the disk is gone")), codes.NotFound, arrow.ErrNotFound},
+		{status.Error(codes.InvalidArgument, "the disk is gone"), codes.InvalidArgument, arrow.ErrInvalid},
+		{status.Error(codes.Unimplemented, "the disk is gone"), codes.Unimplemented, arrow.ErrNotImplemented},
+		{status.Error(codes.ResourceExhausted, "the disk is gone"), codes.ResourceExhausted, nil}, // gRPC has other causes for these
+		{status.Error(codes.Unavailable, "the disk is gone"), codes.Unavailable, nil},
+		{gone(arrow.ErrInvalid), codes.InvalidArgument, arrow.ErrInvalid},
+		{gone(arrow.ErrType), codes.InvalidArgument, arrow.ErrType},
+		{gone(arrow.ErrNotImplemented), codes.Unimplemented, arrow.ErrNotImplemented},
+		{gone(device.ErrNotSupported), codes.Unimplemented, device.ErrNotSupported},
+		{gone(arrow.ErrNotFound), codes.NotFound, arrow.ErrNotFound},
+		{gone(arrow.ErrKey), codes.NotFound, arrow.ErrKey},
+		{gone(hostpinned.ErrLimit), codes.ResourceExhausted, hostpinned.ErrLimit},
+		{gone(cudaalloc.OutOfMemory), codes.ResourceExhausted, syscall.ENOMEM},
+		{gone(share.ErrOwnerGone), codes.Unavailable, share.ErrOwnerGone},
+		{gone(context.DeadlineExceeded), codes.DeadlineExceeded, context.DeadlineExceeded},
+		{gone(context.Canceled), codes.Canceled, context.Canceled},
 	} {
 		for at := range 3 {
 			t.Run(fmt.Sprint(row.err, " at ", at), func(t *testing.T) {
@@ -57,8 +76,8 @@ func TestErrorsOfTheServer(t *testing.T) {
 				assert.Len(t, got, at)
 				require.ErrorContains(t, err, "the disk is gone")
 				assert.Equal(t, row.code, status.Code(err))
-				if row.is != nil {
-					assert.ErrorIs(t, err, row.is)
+				for _, sentinel := range sentinels {
+					assert.Equal(t, sentinel == row.is, errors.Is(err, sentinel), "%v", sentinel)
 				}
 			})
 		}
@@ -238,6 +257,7 @@ func TestFailureBeforeTheSchema(t *testing.T) {
 		err := call()
 		assert.ErrorContains(t, err, "no such table: invalid", name)
 		assert.Equal(t, codes.InvalidArgument, status.Code(err), name)
+		assert.ErrorIs(t, err, arrow.ErrInvalid, name)
 		if name != "DoGet" {
 			assert.Error(t, <-received, name)
 		}
