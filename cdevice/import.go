@@ -23,7 +23,8 @@ import (
 // *arr is an ArrowDeviceArray, or an ArrowArray, whose memory is the CPU's and ready: then [WithDevice]
 // with another device than the CPU is an error.
 //
-// The C struct must be a struct array without nulls; [ImportArray] takes one that has them. An offset of
+// The C struct must be a struct array without nulls. [ImportArray] takes one that has them, or whose
+// null count of -1 stands beside a bitmap: an import reads no bitmap, except those of package cdata. An offset of
 // the struct array becomes one of each column, whose null counts other than zero become unknown.
 //
 // It takes ownership of *arr and *sch, even if it returns an error: both are marked released. The

@@ -92,8 +92,11 @@ func checkBatchRoot(in *Input, columns int) error {
 	if nulls == tree.UnknownNulls && (bitmap == 0 || in.CountsNulls && allSet(bitmap, a.Offset, a.Length)) {
 		nulls = 0
 	}
-	if nulls != 0 {
-		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch")
+	switch {
+	case nulls == tree.UnknownNulls && !in.CountsNulls: // the bitmap may have no nulls, and an import reads no buffers
+		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch: package cdata counts, and cdevice.ImportArray takes nulls")
+	case nulls != 0:
+		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch: cdevice.ImportArray takes nulls")
 	}
 	if a.Dictionary != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), "NULL for a record batch")
