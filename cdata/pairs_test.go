@@ -360,7 +360,7 @@ func TestPairsExchangeSchemas(t *testing.T) {
 						fields = append(fields, arrow.Field{Name: c.Name, Type: c.Type, Nullable: i%2 == 0, Metadata: md})
 					}
 				}
-				md := arrow.NewMetadata([]string{"a", "b"}, []string{"", "text"})
+				md := arrow.NewMetadata([]string{"a", "b", "\xff\x00"}, []string{"", "text", "\x00\xfe"})
 				want := arrow.NewSchema(fields, &md)
 				var s cdata.CArrowSchema
 				from.exportSchema(want, &s)

@@ -63,7 +63,7 @@ var deviceRows = func() []deviceRow {
 		{name: "cuda 7 with an event", typ: device.CUDA, id: 7, event: event, reads: device.ErrNotSupported},
 		{name: "cuda most", typ: device.CUDA, id: math.MaxInt32, reads: device.ErrNotSupported},
 		bad("cuda -1", device.CUDA, -1, 0, "device_id = -1, want a device ordinal for cuda"),
-		bad("cuda, event misaligned", device.CUDA, 0, event+4, "sync_event = 0x9004, want the address of a CUevent"),
+		bad("cuda, event misaligned", device.CUDA, 0, event+4, "sync_event = 0x9004, want the address of a CUevent, with an alignment of 8"),
 
 		{name: "pinned", typ: device.CUDAHost, id: 0},
 		{name: "pinned -1", typ: device.CUDAHost, id: -1},

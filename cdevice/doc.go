@@ -55,6 +55,13 @@
 // [WithCPUAccessible] declares that the CPU can read unified memory of a GPU, and [WithDevice]
 // names the device.
 //
+// # Alignment
+//
+// An import takes buffers at any address: the specification recommends an alignment and demands none. The pointers of an ArrowArray, the
+// structs that they lead to, the sizes of a view array's buffers and the handle that sync_event points to are read in place, and must be
+// aligned to 8 bytes; otherwise the error says "alignment". An export gives the addresses that came in, and a slice moves no buffer. So
+// a buffer of a batch is aligned as its producer, or arrow-go's allocator, aligned it. [RecordBatch.CopyTo] aligns the buffers of its copy.
+//
 // # Waiting, copying and checking
 //
 // Each of these functions takes a context, which ends its wait:

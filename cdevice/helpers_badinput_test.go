@@ -77,6 +77,9 @@ func (row badRow) run(t *testing.T, w way, k kind) {
 		}
 		assert.Nil(t, got)
 		assert.ErrorContains(t, err, k.in(want))
+		if strings.Contains(row.name, "misaligned") {
+			assert.ErrorContains(t, err, "with an alignment of 8")
+		}
 		assert.ErrorIs(t, err, row.is)
 		assertReleased(t, f, releases)
 		return

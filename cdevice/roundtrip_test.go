@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +29,47 @@ func TestArrayRoundTripIsEqual(t *testing.T) {
 			sameOnHost(t, arr, back)
 		})
 	})
+}
+
+// Buffers may be at any address, and exports give the addresses that came in.
+func TestBuffersAtOddAddresses(t *testing.T) {
+	eachCase(t, func(t *testing.T, arr arrow.Array) {
+		odd := array.MakeFromData(atOddAddresses(arr.Data()))
+		defer odd.Release()
+		a, err := cdevice.WrapArray(odd, device.CPUDevice())
+		require.NoError(t, err)
+		defer a.Release()
+		validThroughout(t, a)
+		eachKind(t, func(t *testing.T, k kind) {
+			back := k.through(t, a)
+			defer back.Release()
+			validThroughout(t, back)
+			assert.Equal(t, a.Buffers(), back.Buffers())
+			view, err := back.HostView(background)
+			require.NoError(t, err)
+			defer view.Release()
+			assertEqualArrays(t, arr, view)
+			sameOnHost(t, arr, back)
+		})
+	})
+}
+
+// atOddAddresses is a copy of an array whose buffers begin one byte behind an aligned address.
+func atOddAddresses(of arrow.ArrayData) arrow.ArrayData {
+	buffers := make([]*memory.Buffer, len(of.Buffers()))
+	for i, b := range of.Buffers() {
+		if b != nil {
+			buffers[i] = memory.NewBufferBytes(append([]byte{0}, b.Bytes()...)[1:])
+		}
+	}
+	children := make([]arrow.ArrayData, len(of.Children()))
+	for i, c := range of.Children() {
+		children[i] = atOddAddresses(c)
+	}
+	if d := of.Dictionary(); d != nil && of.DataType().ID() == arrow.DICTIONARY {
+		return array.NewDataWithDictionary(of.DataType(), of.Len(), buffers, of.NullN(), of.Offset(), atOddAddresses(d).(*array.Data))
+	}
+	return array.NewData(of.DataType(), of.Len(), buffers, children, of.NullN(), of.Offset())
 }
 
 func TestRecordBatchRoundTripIsEqual(t *testing.T) {

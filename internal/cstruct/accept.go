@@ -73,9 +73,6 @@ func acceptsFlat(buffers int64, addr uintptr, least int64) bool {
 	return (first[0] != 0 || a.NullCount <= 0) && (first[1] != 0 || a.Length == 0)
 }
 
-// isPointer reports whether an address can be that of a struct or of an array of pointers.
-func isPointer(addr uintptr) bool { return addr != 0 && addr%sizeofPointer == 0 }
-
 // countsFit reports whether length and offset are not negative, their sum is an int64, and the null
 // count is UnknownNulls or at most the length.
 func countsFit(a *abi.ArrowArray) bool {

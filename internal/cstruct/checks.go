@@ -46,8 +46,8 @@ func checkDevice(of device.ID, event uintptr) error {
 		if id < least || id > math.MaxInt32 {
 			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, fmt.Sprintf("a device ordinal for %s", t))
 		}
-		if event%sizeofPointer != 0 {
-			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(event), "the address of a CUevent")
+		if event != 0 {
+			return checkPointer("ArrowDeviceArray.sync_event", event, "the address of a CUevent")
 		}
 	default:
 		if t <= 0 {
@@ -56,6 +56,21 @@ func checkDevice(of device.ID, event uintptr) error {
 	}
 	return nil
 }
+
+// checkPointer returns an error about the address of pointers, of a struct, or of the sizes of a view array, which an import reads
+// where they are. It may read other memory, of any alignment, at no time or by bytes.
+func checkPointer(field string, addr uintptr, want string) error {
+	switch {
+	case isPointer(addr):
+		return nil
+	case addr != 0:
+		want += fmt.Sprintf(", with an alignment of %d", sizeofPointer)
+	}
+	return fielderr.Invalid(fielderr.OpImport, field, fielderr.Hex(addr), want)
+}
+
+// isPointer reports whether an address can be that of pointers, structs or sizes.
+func isPointer(addr uintptr) bool { return addr != 0 && addr%sizeofPointer == 0 }
 
 // checkEvent refuses an event of memory of the CPU, for which the specification defines none. A
 // tree without buffers needs no event: Arrow C++ exports one of any device as the CPU's, and leaves
@@ -84,8 +99,8 @@ func checkBatchRoot(in *Input, columns int) error {
 	if a.NBuffers != 1 {
 		return fielderr.Invalid(fielderr.OpImport, "n_buffers", a.NBuffers, "1 for a record batch")
 	}
-	if a.Buffers == 0 || a.Buffers%sizeofPointer != 0 {
-		return fielderr.Invalid(fielderr.OpImport, "buffers", fielderr.Hex(a.Buffers), "an array of 1 pointer")
+	if err := checkPointer("buffers", a.Buffers, "an array of 1 pointer"); err != nil {
+		return err
 	}
 	bitmap := *abi.At[uintptr](a.Buffers)
 	nulls := a.NullCount
@@ -114,8 +129,8 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	if a.NChildren != int64(want) {
 		return fielderr.Invalid(fielderr.OpImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, fielderr.Describe(what)))
 	}
-	if want > 0 && (a.Children == 0 || a.Children%sizeofPointer != 0) {
-		return fielderr.Invalid(fielderr.OpImport, "children", fielderr.Hex(a.Children), fmt.Sprintf("an array of %d pointers", want))
+	if want > 0 && !isPointer(a.Children) {
+		return checkPointer("children", a.Children, fmt.Sprintf("an array of %d pointers", want))
 	}
 	return nil
 }
@@ -156,8 +171,8 @@ func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout.Layout) error {
 	if !buffersAllowed(a.NBuffers, l) {
 		return fielderr.Invalid(fielderr.OpImport, "n_buffers", a.NBuffers, wantBuffers(l, st))
 	}
-	if a.NBuffers > 0 && (a.Buffers == 0 || a.Buffers%sizeofPointer != 0) {
-		return fielderr.Invalid(fielderr.OpImport, "buffers", fielderr.Hex(a.Buffers), fmt.Sprintf("an array of %d pointers", a.NBuffers))
+	if a.NBuffers > 0 && !isPointer(a.Buffers) {
+		return checkPointer("buffers", a.Buffers, fmt.Sprintf("an array of %d pointers", a.NBuffers))
 	}
 	return nil
 }
@@ -220,8 +235,8 @@ func checkViewSizes(buffers []uintptr) error {
 		return nil
 	}
 	last := len(buffers) - 1
-	if buffers[last] == 0 || buffers[last]%sizeofPointer != 0 {
-		return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", last), fielderr.Hex(buffers[last]), fmt.Sprintf("the sizes of %d buffers", variadic))
+	if !isPointer(buffers[last]) {
+		return checkPointer(fmt.Sprintf("buffers[%d]", last), buffers[last], fmt.Sprintf("the sizes of %d buffers", variadic))
 	}
 	for i, size := range abi.Slice[int64](buffers[last], variadic) {
 		if size < 0 || size > layout.MaxBufferSize {

@@ -87,8 +87,8 @@ type Parser struct {
 
 // child imports the struct that an entry of ArrowArray.children points to.
 func (im *Parser) child(n *tree.Node, addr uintptr, dt arrow.DataType, least int64) error {
-	if addr == 0 || addr%sizeofPointer != 0 {
-		return fielderr.New(fielderr.OpImport, "pointer", fielderr.Hex(addr), "the address of a struct", arrow.ErrInvalid)
+	if err := checkPointer("pointer", addr, "the address of a struct"); err != nil {
+		return err
 	}
 	a := abi.At[abi.ArrowArray](addr)
 	if a.Release == 0 {
