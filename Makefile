@@ -1,5 +1,5 @@
 # What there is to run: `make help`. CI runs `make check`.
-# Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
+# Needed: Go, gcc, python3. Everything else the targets fetch themselves, pinned; on Debian and Ubuntu also g++ and Python's venv.
 
 GO ?= go
 # Lint vets the packages. Parallel tests wait for simulated GPUs more than they compute.
@@ -16,11 +16,15 @@ help: ## the targets
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / && !seen[$$1]++ { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Tests
-demo: ## send real batches Go -> PyArrow -> Go, and print what happened
+demo: tools ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
 
-test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
+test: tools ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
 	$(SIDE_BY_SIDE) $(SUITES)
+
+tools:
+	@command -v $${CXX:-g++} >/dev/null || ci/apt g++
+	@$${PYTHON:-python3} -c 'import ensurepip, venv' 2>/dev/null || ci/apt python3-venv
 
 # Two at a time, as they wait more than they compute; the output of each is printed when it has ended.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
@@ -50,7 +54,7 @@ test-sql:
 test-programs:
 	integration/programs/run.sh
 
-check: ## what must pass before a change lands
+check: tools ## what must pass before a change lands
 	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang msan arm64 windows darwin go-versions python-newest wheels DARWIN=arm64:aarch64
 	$(MAKE) --no-print-directory test
 
