@@ -78,6 +78,3 @@ func Describe(what any) any {
 	}
 	return what
 }
-
-// Hex returns an address as errors print it.
-func Hex(addr uintptr) string { return fmt.Sprintf("%#x", addr) }

@@ -3,7 +3,6 @@ package cudaarray
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -20,6 +19,9 @@ import (
 // package comment. After its last Release, the memory is kept until pending work of the GPU has
 // completed. Export does not copy or wait: without [WithStream], an array with an event is an
 // error, even if the event is complete.
+//
+// Elements at an address that is not a multiple of their size are an error that names both, and wraps arrow.ErrInvalid: a kernel that
+// reads them ends the context. Arrow does not ask for aligned buffers; CopyTo aligns them. An empty array has no address.
 func Export(a *cdevice.Array, opts ...ExportOption) (Interface, error) {
 	var o exporting
 	if err := argument.Apply(opExport, &o, opts); err != nil {
@@ -167,19 +169,19 @@ func usedOnAny(a *cdevice.Array, dev device.Device) error {
 	return a.UsedOn(s)
 }
 
-// values returns the address of the first element, and checks that there are no nulls.
+// values returns the address of the first element, and checks that it is aligned and that there are no nulls.
 func (o *exporting) values(a *cdevice.Array, lists []int64, width int64) (device.Ptr, error) {
 	if err := o.checkNulls("Array", a); err != nil {
 		return 0, err
 	}
-	start, count := a.Offset(), a.Len()
-	for i, n := range lists {
+	start, count, path := a.Offset(), a.Len(), "Array"
+	for _, n := range lists {
 		if count == 0 {
 			return 0, nil
 		}
 		child := a.Child(0)
 		defer child.Release()
-		path := "Array" + strings.Repeat(".Child(0)", i+1)
+		path += ".Child(0)"
 		part, err := child.Slice(start*n, (start+count)*n)
 		if err != nil {
 			return 0, fielderr.During(opExport, fielderr.Within(path, err))
@@ -193,7 +195,9 @@ func (o *exporting) values(a *cdevice.Array, lists []int64, width int64) (device
 	if count == 0 {
 		return 0, nil
 	}
-	return a.Buffers()[1] + device.Ptr(start*width), nil
+	at := a.Buffers()[1]
+	err := fielderr.CheckAligned(opExport, "Buffers[1]", uintptr(at), width, "CopyTo makes a copy that is aligned")
+	return at + device.Ptr(start*width), fielderr.Within(path, err)
 }
 
 // checkNulls returns an error if the interface, without a mask, would show nulls as values.
@@ -210,16 +214,23 @@ func (o *exporting) checkNulls(path string, a *cdevice.Array) error {
 	return fielderr.Invalid(opExport, path+".NullCount", "not known", "0: Array.CountNulls counts them, and WithoutNulls declares that there are none")
 }
 
+// bitmapWord is the number of bytes that cuDF reads of a bitmap at once.
+const bitmapWord = 4
+
 // bitmapOf returns the mask that is the validity bitmap of an array, or nil if it has none.
 func (o *exporting) bitmapOf(a *cdevice.Array, i Interface) (*Interface, error) {
 	bitmap, offset := a.Buffers()[0], a.Offset()
 	switch {
 	case len(i.Shape) > 1:
 		return nil, fielderr.New(opExport, "type", fielderr.Type(a.DataType()), "no list for WithBitmapMask: a bitmap has no dimensions", arrow.ErrNotImplemented)
-	case bitmap == 0 || a.NullCount() == 0:
+	case bitmap == 0 || a.NullCount() == 0 || a.Len() == 0:
 		return nil, nil
-	case offset%8 != 0:
-		return nil, fielderr.New(opExport, "Array.Offset", offset, "a multiple of 8 for WithBitmapMask: a mask begins with a whole byte", arrow.ErrNotImplemented)
+	case offset%(8*bitmapWord) != 0:
+		want := fmt.Sprintf("a multiple of %d for WithBitmapMask: cuDF reads words of %d bytes", 8*bitmapWord, bitmapWord)
+		return nil, fielderr.New(opExport, "Array.Offset", offset, want, arrow.ErrNotImplemented)
+	}
+	if err := fielderr.CheckAligned(opExport, "Array.Buffers[0]", uintptr(bitmap), bitmapWord, "ForCuDF makes a copy that is aligned"); err != nil {
+		return nil, err
 	}
 	mask := i
 	mask.TypeStr = bits

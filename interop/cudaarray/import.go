@@ -112,18 +112,13 @@ func checkMemory(i *Interface, width int64) (count int64, err error) {
 
 // checkPtr checks the address of size bytes.
 func checkPtr(field string, p device.Ptr, size, align int64) error {
-	at := fielderr.Hex(uintptr(p))
 	switch {
 	case size == 0:
 		return nil
-	case p == 0:
-		return fielderr.Invalid(opImport, field, at, fmt.Sprintf("the address of %d bytes", size))
-	case p%device.Ptr(align) != 0:
-		return fielderr.Invalid(opImport, field, at, fmt.Sprintf("a multiple of %d, the size of an element", align))
-	case uint64(p) > math.MaxUint64-uint64(size):
-		return fielderr.Invalid(opImport, field, at, fmt.Sprintf("the address of %d bytes", size))
+	case p == 0 || uint64(p) > math.MaxUint64-uint64(size):
+		return fielderr.Invalid(opImport, field, fielderr.Hex(uintptr(p)), fmt.Sprintf("the address of %d bytes", size))
 	}
-	return nil
+	return fielderr.CheckAligned(opImport, field, uintptr(p), align, "the producer makes a copy that is aligned")
 }
 
 // typeFor returns the type of the array: the caller's, if it fits.

@@ -19,13 +19,14 @@ func TestGPUBitmapMasks(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	a := onGPU(t, m, numbers, `[1,null,3,4,5,6,7,null,9,null,11]`)
-	whole, part := exported(t, a, cudaarray.WithBitmapMask()), exported(t, slice(t, a, 8, 11), cudaarray.WithBitmapMask())
+	const ones = ",1,1,1,1,1,1,1"
+	a := onGPU(t, m, numbers, "[1,null,3,4,5,6,7,null"+ones+",1"+ones+",1"+ones+",1,9,null,11]")
+	whole, part := exported(t, a, cudaarray.WithBitmapMask()), exported(t, slice(t, a, 32, 35), cudaarray.WithBitmapMask())
 	assert.Equal(t, &cudaarray.Interface{
-		Shape: []int64{11}, TypeStr: "<t1", Data: cudaarray.Data{Ptr: a.Buffers()[0], ReadOnly: true}, Version: 3,
+		Shape: []int64{35}, TypeStr: "<t1", Data: cudaarray.Data{Ptr: a.Buffers()[0], ReadOnly: true}, Version: 3,
 	}, whole.Mask)
-	assert.Equal(t, a.Buffers()[0]+1, part.Mask.Data.Ptr)
-	assert.Equal(t, "[1 (null) 3 4 5 6 7 (null) 9 (null) 11]", values(t, gpu, whole))
+	assert.Equal(t, a.Buffers()[0]+4, part.Mask.Data.Ptr)
+	assert.Equal(t, text(t, a), values(t, gpu, whole))
 	assert.Equal(t, "[9 (null) 11]", values(t, gpu, part))
 
 	assert.Nil(t, exported(t, onGPU(t, m, numbers, `[1,2]`), cudaarray.WithBitmapMask()).Mask, "without nulls there is none")

@@ -66,8 +66,9 @@ func WithMask(mask *cdevice.Array) ExportOption {
 // consumers refuse a mask, or ignore it. cuDF takes the bitmap to have a multiple of 64 bytes, so the
 // memory must have that padding, as copies of this module have; RecordBatch.ForCuDF makes it.
 //
-// The array must not be a list, and its offset must be a multiple of 8 if it may have nulls;
-// otherwise the error wraps arrow.ErrNotImplemented.
+// The array must not be a list, and its offset must be a multiple of 32 if it may have nulls, since cuDF
+// reads bitmaps in words of 4 bytes; otherwise the error wraps arrow.ErrNotImplemented. A bitmap at an address
+// that is not a multiple of 4 is an error that wraps arrow.ErrInvalid.
 func WithBitmapMask() ExportOption {
 	return func(o *exporting) { o.bitmap = true }
 }

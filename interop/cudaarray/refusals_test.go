@@ -69,7 +69,7 @@ func TestExportRefuses(t *testing.T) {
 		"stream of the CPU":     {plain, []cudaarray.ExportOption{cudaarray.WithStream(cudatest.NewStream(t, device.CPUDevice()))}, "WithStream = a stream of cpu", invalid},
 		"two masks":             {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes), cudaarray.WithBitmapMask()}, "WithMask = an array, want either", invalid},
 		"bitmap of lists":       {lists, []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "want no list for WithBitmapMask", not},
-		"bitmap in a byte":      {slice(t, nulls, 1, 4), []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "Array.Offset = 1, want a multiple of 8", not},
+		"bitmap in a byte":      {slice(t, nulls, 1, 4), []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "Array.Offset = 1, want a multiple of 32", not},
 		"short mask":            {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes)}, "WithMask.shape = [3], want [4], as the array", invalid},
 		"mask of numbers":       {plain, []cudaarray.ExportOption{cudaarray.WithMask(plain)}, "WithMask.type = int64, want uint8, int8 or arrow.bool8", invalid},
 		"mask of text":          {plain, []cudaarray.ExportOption{cudaarray.WithMask(onGPU(t, m, arrow.BinaryTypes.String, `["a"]`))}, "WithMask.type = utf8", not},
@@ -162,7 +162,7 @@ func TestImportRefuses(t *testing.T) {
 		"strides, but not": {strided([]int64{6}, []int64{}), "strides = 0 numbers, want 1", invalid},
 
 		"no address":         {with(func(i *cudaarray.Interface) { i.Data.Ptr = 0 }), "data = 0x0, want the address of 48 bytes", invalid},
-		"between elements":   {with(func(i *cudaarray.Interface) { i.Data.Ptr += 4 }), "want a multiple of 8", invalid},
+		"between elements":   {with(func(i *cudaarray.Interface) { i.Data.Ptr += 4 }), "want an address that is a multiple of 8", invalid},
 		"around the end":     {with(func(i *cudaarray.Interface) { i.Data.Ptr = math.MaxUint64 - 7 }), "data = 0xfffffffffffffff8", invalid},
 		"stream 0":           {with(func(i *cudaarray.Interface) { i.Stream = number(0) }), "stream = 0, want 1 (legacy default)", invalid},
 		"stream -1":          {with(func(i *cudaarray.Interface) { i.Stream = number(-1) }), "stream = -1", invalid},

@@ -26,6 +26,10 @@ import (
 //
 // Arrow's memory is immutable, so the tensor has [FlagReadOnly], except with [WithIsCopied].
 //
+// Elements at an address that is not a multiple of their size are an error that names both, as they are for
+// [Import]: a kernel that reads them ends the context. Arrow does not ask for aligned buffers; cdevice.Array.CopyTo
+// aligns them. An array without elements has no address.
+//
 // An array whose event is not complete is an error, except with [WithStream], [WithStreamNumber] or
 // [WithPending]. Errors wrap arrow.ErrInvalid, cdevice.ErrReleased, or arrow.ErrNotImplemented for
 // types that a tensor cannot have; [WithStreamNumber] has further ones. Those of a driver, which makes

@@ -300,9 +300,5 @@ func (v *view) locate(t *Tensor, count, size int64) error {
 		return fielderr.Invalid(opImport, "data", fielderr.Hex(t.Data), "memory within the address space")
 	}
 	v.data = uintptr(end) - uintptr(count*size)
-	if v.data%uintptr(size) != 0 {
-		return fielderr.New(opImport, "data", fielderr.Hex(v.data), fmt.Sprintf("an address that is a multiple of %d", size),
-			fmt.Errorf("copy the tensor first: %w", arrow.ErrInvalid))
-	}
-	return nil
+	return fielderr.CheckAligned(opImport, "data", v.data, size, "copy the tensor first")
 }

@@ -19,7 +19,7 @@ type walker struct {
 	noNulls  bool // WithoutNulls
 }
 
-// place sets the tensor's data: the address of the first element. An error names an array with nulls.
+// place sets the tensor's data: the address of the first element. An error names an array with nulls, or whose elements are not aligned.
 func (w walker) place(a *abi.ArrowArray, inner []int64, t *Tensor) error {
 	first, count := int64(0), a.Length // of the elements of a that the tensor has
 	for depth, n := range inner {
@@ -35,12 +35,15 @@ func (w walker) place(a *abi.ArrowArray, inner []int64, t *Tensor) error {
 	if count == 0 {
 		return nil // without elements, data is NULL
 	}
-	values := abi.Slice[uintptr](a.Buffers, 2)[1]
-	skip := (a.Offset + first) * int64(t.DType.Bits/8)
-	if hasAddresses(device.Type(t.Device.Type)) {
-		t.Data = values + uintptr(skip) // some consumers ignore byte_offset
-	} else {
+	values, size := abi.Slice[uintptr](a.Buffers, 2)[1], int64(t.DType.Bits/8)
+	skip := (a.Offset + first) * size
+	if !hasAddresses(device.Type(t.Device.Type)) {
 		t.Data, t.ByteOffset = values, uint64(skip)
+		return nil
+	}
+	t.Data = values + uintptr(skip) // some consumers ignore byte_offset
+	if err := fielderr.CheckAligned(opExport, "Buffers[1]", values, size, "CopyTo makes a copy that is aligned"); err != nil {
+		return fielderr.Within(path(len(inner)), err)
 	}
 	return nil
 }
@@ -90,6 +93,7 @@ func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, depth int) err
 }
 
 // nullCount returns the path of a null count for an error.
-func nullCount(depth int) string {
-	return "Array" + strings.Repeat(".children[0]", depth) + ".NullCount"
-}
+func nullCount(depth int) string { return path(depth) + ".NullCount" }
+
+// path returns the path of the array in so many lists for an error.
+func path(depth int) string { return "Array" + strings.Repeat(".children[0]", depth) }

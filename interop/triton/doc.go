@@ -46,6 +46,8 @@
 //
 // An extension type is passed as its storage. Tensors have no nulls: a column with nulls is an error. A region of NewRegion over a slice
 // of a batch begins at the slice's offset, so its address may not be aligned as a backend wants it; others are aligned to 256 bytes.
+// Elements at an address that is not a multiple of their size are an error of NewRegion: a kernel that reads them ends the server's
+// context.
 //
 // # Ownership
 //

@@ -48,8 +48,9 @@ type Region struct {
 // slice of it.
 //
 // Triton knows no events, so NewRegion waits for the event of the batch; ctx ends that wait. It counts
-// nulls that are not known: a column with nulls is an error that names it and wraps arrow.ErrInvalid,
-// and one of a type that Triton does not have wraps arrow.ErrNotImplemented.
+// nulls that are not known: a column with nulls is an error that names it and wraps arrow.ErrInvalid, as is
+// one whose elements are not aligned to their size; one of a type that Triton does not have wraps
+// arrow.ErrNotImplemented.
 //
 // The region holds the memory until Close; the batch stays the caller's.
 func NewRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opts ...RegionOption) (*Region, error) {

@@ -2,6 +2,7 @@ package triton_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -202,6 +203,51 @@ func TestNewRegionRefuses(t *testing.T) {
 			assert.ErrorAs(t, err, &wrong)
 		})
 	}
+}
+
+// The elements of a tensor are aligned to their size, at any offset of a slice: a kernel that reads others ends the server's context.
+func TestGPURegionAlignment(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	gpu := cudatest.One(t, cudasim.Options{}).GPUs[0]
+	mem, err := gpu.Shareable().Allocate(background, 256, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, mem.FreeAfter(nil)) }()
+	for address := mem.Ptr(); address <= mem.Ptr()+8; address++ {
+		values := cdevice.ArrayData{Length: 6, Buffers: []device.Ptr{0, address}}
+		lists := cdevice.ArrayData{Length: 3, Buffers: []device.Ptr{0}, Children: []cdevice.ArrayData{values}}
+		for dt, size := range map[arrow.DataType]device.Ptr{
+			arrow.PrimitiveTypes.Int8: 1, arrow.FixedWidthTypes.Float16: 2, arrow.FixedWidthTypes.Date32: 4, integers: 8,
+		} {
+			for path, batch := range map[string]*cdevice.RecordBatch{
+				`columns["x"]`:             batchAt(t, gpu, dt, values),
+				`columns["x"].children[0]`: batchAt(t, gpu, arrow.FixedSizeListOf(2, dt), lists),
+			} {
+				part, err := batch.Slice(1, 3)
+				require.NoError(t, err)
+				for _, b := range []*cdevice.RecordBatch{batch, part} {
+					r, err := triton.NewRegion(background, "r", b)
+					if address%size == 0 {
+						require.NoError(t, err)
+						r.Close()
+						continue
+					}
+					assert.ErrorIs(t, err, arrow.ErrInvalid)
+					assert.ErrorContains(t, err, fmt.Sprintf("%s.Buffers[1] = %#x, want an address that is a multiple of %d: "+
+						"CopyTo with Device.Shareable makes a copy that is aligned", path, address, size))
+				}
+				part.Release()
+			}
+		}
+	}
+}
+
+// batchAt is a batch of one column that the test owns.
+func batchAt(t *testing.T, dev device.Device, dt arrow.DataType, column cdevice.ArrayData) *cdevice.RecordBatch {
+	t.Helper()
+	b, err := cdevice.NewRecordBatch(dev, schemaOf(field("x", dt)), column.Length, []cdevice.ArrayData{column}, cdevice.Lifetime{})
+	require.NoError(t, err)
+	t.Cleanup(b.Release)
+	return b
 }
 
 func selected(t *testing.T, b *cdevice.RecordBatch, columns ...int) *cdevice.RecordBatch {

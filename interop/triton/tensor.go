@@ -39,8 +39,8 @@ func newTensor(name string, of datatype, rows int64, lists []int64) (Tensor, err
 	return t, nil
 }
 
-// tensorOf returns a column as a tensor without an offset, and its address. It waits for the column's
-// event if its nulls have to be counted.
+// tensorOf returns a column as a tensor without an offset, and its address, which is aligned. It waits for the
+// column's event if its nulls have to be counted.
 func tensorOf(ctx context.Context, column *cdevice.Array) (t Tensor, at device.Ptr, err error) {
 	of, lists, err := elementsInPlace(column.DataType())
 	if err != nil {
@@ -55,7 +55,11 @@ func tensorOf(ctx context.Context, column *cdevice.Array) (t Tensor, at device.P
 		return t, 0, err
 	}
 	defer values.Release()
-	return t, addressOf(values, of), nil
+	err = fielderr.CheckAligned(opRegion, "Buffers[1]", uintptr(values.Buffers()[1]), of.width, "CopyTo with Device.Shareable makes a copy that is aligned")
+	for range lists {
+		err = fielderr.Within("children[0]", err)
+	}
+	return t, addressOf(values, of), err
 }
 
 // addressOf returns the address of the first element of an array.
