@@ -28,6 +28,10 @@ import (
 // of the CPU, pinned or not, are not copied, and held until they are sent. SendMsg of the stream may be called on a goroutine
 // that Send starts, one call at a time, and not after Send has returned.
 //
+// A column of a type that an IPC schema cannot describe, which would arrive as another, is an error that names it and wraps
+// arrow.ErrNotImplemented, and nothing is sent: a dictionary whose values are of an extension type or a dictionary, and an
+// extension type over a dictionary or over another one.
+//
 // r stays the caller's. The end of the stream's context ends Send, and one more batch of r may be lost. If r's source is
 // waiting then, a goroutine waits with it until the last Release of r, if the source can be interrupted.
 func Send(stream Stream, r *cdevice.RecordReader, opts ...SendOption) error {
@@ -46,6 +50,9 @@ func Send(stream Stream, r *cdevice.RecordReader, opts ...SendOption) error {
 
 // send implements Send, with a descriptor for the first message.
 func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.FlightDescriptor, o *options) error {
+	if e := ipcmessage.CheckTypes(r.Schema()); e != nil {
+		return &Error{e.Field, e.Text, arrow.ErrNotImplemented}
+	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	s := &sender{stream: stream, max: o.maxSend(), descriptor: descriptor}
@@ -210,7 +217,7 @@ func (s *sender) end(w *ipc.Writer) error {
 	if s.begun && !s.wrote {
 		return nil
 	}
-	return s.cause(w.Close())
+	return s.cause(guarded(ipcWriter, w.Close))
 }
 
 // close releases the dictionaries that w keeps for the next batch. A writer that wrote nothing would send the schema.
@@ -234,14 +241,19 @@ func (s *sender) send(ctx context.Context, w *ipc.Writer, schema *arrow.Schema, 
 	return s.stream.SendMsg(b.ticket.Message)
 }
 
+// ipcWriter names arrow-go's writer in errors. It panics where an extension type of the program does.
+const ipcWriter = "arrow-go's IPC writer"
+
 // begin sends the schema, unless that was done.
 func (s *sender) begin(schema *arrow.Schema) error {
 	if s.begun {
 		return nil
 	}
-	p := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
-	defer p.Release()
-	return s.WritePayload(p)
+	return guarded(ipcWriter, func() error {
+		p := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
+		defer p.Release()
+		return s.WritePayload(p)
+	})
 }
 
 // writeFlat sends a record batch without arrow-go's writer, and reports whether it did: not if one message has no room for it.
@@ -276,7 +288,7 @@ func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
 		defer rest.Release()
 	}
 	// mutant: return s.parts(w, rest)
-	return guarded("arrow-go's IPC writer", func() error { return s.parts(w, rest) })
+	return guarded(ipcWriter, func() error { return s.parts(w, rest) })
 }
 
 // splitMetadata separates the app_metadata from a batch's metadata.

@@ -181,29 +181,50 @@ func TestGPUMemoryThatCannotBeShared(t *testing.T) {
 	require.NoError(t, gpu.Flush(background))
 }
 
-// An IPC schema has no place for the type of a dictionary whose values are a dictionary or of an extension type.
-func TestDictionariesThatCannotBeShared(t *testing.T) {
+// A column of a type that an IPC schema cannot describe is refused by its name.
+func TestTypesThatCannotBeShared(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	mem := allocator(t)
 	int8s := arrow.PrimitiveTypes.Int8
 	indices, _, err := array.FromJSON(memory.DefaultAllocator, int8s, strings.NewReader(`[0]`))
 	require.NoError(t, err)
-	defer indices.Release()
-	inner := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: int8s, ValueType: int8s}, indices, indices)
-	defer inner.Release()
+	encoded := func(values arrow.Array) arrow.Array {
+		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: int8s, ValueType: values.DataType()}, indices, values)
+	}
+	in := func(child arrow.Array) arrow.Array {
+		s, err := array.NewStructArray([]arrow.Array{child}, []string{"f"})
+		require.NoError(t, err)
+		return s
+	}
 	bools := array.NewExtensionArrayWithStorage(extensions.NewBool8Type(), indices)
-	defer bools.Release()
-	for _, values := range []arrow.Array{inner, bools} {
-		dt := &arrow.DictionaryType{IndexType: int8s, ValueType: values.DataType()}
-		column := array.NewDictionaryArray(dt, indices, values)
-		rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt}}, nil), []arrow.Array{column}, 1)
-		b := onHost(t, rec, mem)
+	refused := func(b *cdevice.RecordBatch, want string) {
+		t.Helper()
+		defer b.Release()
 		_, err := Share(background, b)
 		assert.ErrorIs(t, err, ErrNotShareable)
-		assert.ErrorContains(t, err, `columns[0] "d": dictionary: values of `)
-		b.Release()
-		rec.Release()
-		column.Release()
+		assert.ErrorContains(t, err, "share: Share: "+want)
+	}
+	for want, column := range map[string]arrow.Array{
+		`columns[0] "d": values of a dictionary in a dictionary`:                                 encoded(encoded(indices)),
+		`columns[0] "d": values of the extension type "arrow.bool8" in a dictionary`:             encoded(bools),
+		`columns[0] "d".children[0]: values of the extension type "arrow.bool8" in a dictionary`: in(encoded(bools)),
+	} {
+		s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: column.DataType()}}, nil)
+		refused(onHost(t, array.NewRecordBatch(s, []arrow.Array{column}, 1), mem), want)
+	}
+	none := []device.Ptr{0, 0}
+	for storage, want := range map[arrow.DataType]string{ // of which arrow-go makes no arrays
+		encoded(indices).DataType(): `columns[0] "d": the extension type "arrow.opaque" over a dictionary`,
+		bools.DataType():            `columns[0] "d": the extension type "arrow.opaque" over the extension type "arrow.bool8"`,
+	} {
+		s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: extensions.NewOpaqueType(storage, "type", "vendor")}}, nil)
+		column := cdevice.ArrayData{Buffers: none}
+		if storage.ID() == arrow.DICTIONARY {
+			column.Dictionary = &cdevice.ArrayData{Buffers: none}
+		}
+		b, err := cdevice.NewRecordBatch(device.CPUDevice(), s, 0, []cdevice.ArrayData{column}, cdevice.Lifetime{})
+		require.NoError(t, err)
+		refused(b, want)
 	}
 }
 

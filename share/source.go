@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
@@ -38,6 +39,9 @@ func (s *source) release() error {
 
 // read exports the batch, and describes it.
 func read(ctx context.Context, batch *cdevice.RecordBatch) (*source, *content, error) {
+	if e := ipcmessage.CheckTypes(batch.Schema()); e != nil {
+		return nil, nil, fmt.Errorf("share: Share: %s: %s: %w", e.Field, e.Text, ErrNotShareable)
+	}
 	c := &content{deviceType: batch.DeviceID().Type, schema: batch.Schema(), rows: batch.NumRows(), metadata: batch.Metadata()}
 	s := &source{}
 	if err := s.locate(ctx, batch, c); err != nil {
@@ -154,9 +158,6 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 		n.children = append(n.children, below)
 	}
 	if a.Dictionary != 0 {
-		if err := checkValues(layout.ChildType(st, 0)); err != nil {
-			return n, err
-		}
 		below, err := s.node(c, abi.At[abi.ArrowArray](a.Dictionary), layout.ChildType(st, 0))
 		if err != nil {
 			return n, fmt.Errorf("dictionary: %w", err)
@@ -164,15 +165,6 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 		n.dictionary = &below
 	}
 	return n, nil
-}
-
-// checkValues refuses dictionaries of dictionaries, and of extension types: an IPC schema has one dictionary and the
-// metadata of one type for each field, and readers take an extension to be that of the field.
-func checkValues(dt arrow.DataType) error {
-	if id := dt.ID(); id == arrow.DICTIONARY || id == arrow.EXTENSION {
-		return fmt.Errorf("dictionary: values of %s, which the schema of a ticket has no place for: %w", dt, ErrNotShareable)
-	}
-	return nil
 }
 
 // isEmpty reports whether a buffer is known to have no bytes. For binary values in device memory this is not known.

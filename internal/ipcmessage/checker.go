@@ -1,6 +1,6 @@
 // Package ipcmessage checks the messages of Arrow IPC from a sender that is not trusted, before arrow-go reads them.
 // arrow-go trusts metadata: one changed byte makes it panic, read elsewhere, or allocate gigabytes. arrow-go's allocations for a
-// checked message are bounded by the size of the message, and by the limit of its decompressed size.
+// checked message are bounded by the size of the message, and by the limit of its decompressed size. [CheckTypes] checks what is sent.
 package ipcmessage
 
 import "encoding/binary"
