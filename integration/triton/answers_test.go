@@ -42,7 +42,6 @@ func TestAnswers(t *testing.T) {
 		}{
 			"the model failed": {codes.Internal, triton.Request{Model: "fail", Inputs: one(in), Outputs: to(out)}},
 			"shared memory size specified with the request for output 'a' (16 bytes) should be at least 24 bytes": {codes.Internal, triton.Request{Model: "next", Inputs: one(in), Outputs: to(small)}},
-			"Unable to find shared memory region: 'absent'":                                                       {codes.NotFound, triton.Request{Model: "next", Inputs: one(absent), Outputs: to(out)}},
 			"Request for unknown model: 'none' is not found":                                                      {codes.NotFound, triton.Request{Model: "none", Inputs: one(in), Outputs: to(out)}},
 			"'next' version 7 is not found":                                                                       {codes.NotFound, triton.Request{Model: "next", Version: "7", Inputs: one(in), Outputs: to(out)}},
 			"failed to get model version from specified version string 'x'":                                       {codes.InvalidArgument, triton.Request{Model: "next", Version: "x", Inputs: one(in), Outputs: to(out)}},
@@ -61,8 +60,17 @@ func TestAnswers(t *testing.T) {
 			require.NoError(t, err)
 			check(t, got, `[2,3,4]`)
 		}
+		client := s.unregistered(absent, out.Region())
+		for range 2 {
+			_, err := client.Infer(bounded(t), &triton.Request{Model: "next", Inputs: one(absent), Outputs: to(out)})
+			assert.ErrorContains(t, err, "Unable to find shared memory region: 'absent'")
+			assert.Equal(t, codes.NotFound, status.Code(err))
+		}
 		assert.Equal(t, codes.AlreadyExists, status.Code(s.Register(bounded(t), in)))
 		assert.ErrorContains(t, s.Register(bounded(t), in), `triton: register region "in": `)
+		got, err := s.infer("next", out, in)
+		require.NoError(t, err, "the first Register counts")
+		check(t, got, `[2,3,4]`)
 	})
 }
 
@@ -157,7 +165,7 @@ func TestTwoServers(t *testing.T) {
 			require.NoError(t, second.Unregister(bounded(t), r))
 		}
 		_, err := second.infer("next", out, in)
-		assert.Equal(t, codes.NotFound, status.Code(err))
+		assert.ErrorContains(t, err, "not registered with this client")
 		got, err := s.infer("next", out, in)
 		require.NoError(t, err)
 		check(t, got, `[2,3,4]`)

@@ -68,6 +68,8 @@ class Proxy(service_pb2_grpc.GRPCInferenceServiceServicer):
         return self._ask("SystemSharedMemoryUnregister", request, context)
 
     def SystemSharedMemoryStatus(self, request, context):
+        if request.name in self._regions:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"the region '{request.name}' is CUDA shared memory")
         return self._ask("SystemSharedMemoryStatus", request, context)
 
     def ModelMetadata(self, request, context):

@@ -41,6 +41,10 @@ class Regions:
         with self._lock:
             self._regions[request.name] = Region(gpu, address, memory)
 
+    def __contains__(self, name):
+        with self._lock:
+            return name in self._regions
+
     def close(self, name):
         with self._lock:
             region = self._regions.pop(name, None)

@@ -1,6 +1,7 @@
 package triton
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -57,6 +58,30 @@ func dial(t *testing.T, address string) *triton.Client {
 	client, err := triton.NewClient(conn)
 	require.NoError(t, err)
 	return client
+}
+
+// unregistered returns a client that takes regions for registered of which its server has never heard from it.
+func (s *session) unregistered(regions ...*triton.Region) *triton.Client {
+	s.t.Helper()
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { conn.Close() })
+	client, err := triton.NewClient(pretender{conn})
+	require.NoError(s.t, err)
+	for _, r := range regions {
+		require.NoError(s.t, client.Register(bounded(s.t), r))
+	}
+	return client
+}
+
+// pretender is a connection that answers calls of Register itself.
+type pretender struct{ *grpc.ClientConn }
+
+func (p pretender) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	if strings.HasSuffix(method, "SharedMemoryRegister") {
+		return nil
+	}
+	return p.ClientConn.Invoke(ctx, method, args, reply, opts...)
 }
 
 // launchProxy starts the proxy. At the end of the test it must have nothing open, and have violated no rule.

@@ -48,7 +48,7 @@ func TestContextEndsDuringInfer(t *testing.T) {
 		within.Context(t, "Unregister, while the server uses the region", func(ctx context.Context) error { return s.Unregister(ctx, out) })
 		unregistered := make(chan error, 1)
 		go func() { unregistered <- s.Unregister(bounded(t), in) }()
-		_, err = dial(t, s.address).Infer(bounded(t), &triton.Request{Model: "next", Inputs: request.Inputs})
+		_, err = s.unregistered(in).Infer(bounded(t), &triton.Request{Model: "next", Inputs: request.Inputs})
 		require.NoError(t, err)
 		assert.Empty(t, unregistered, "the server uses the region")
 		s.server.resume(t)

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -15,17 +13,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/internal/argument"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// A Client registers regions with a server and sends requests. It may be used from any goroutine, and needs no Close: the
-// connection is the caller's. Its calls end when their context does; an error of the server is one of gRPC, whose code
-// status.Code returns. Those with the codes Canceled and DeadlineExceeded are also context.Canceled and
-// context.DeadlineExceeded for errors.Is.
+// A Client registers regions with a server and sends requests, which use regions that the same client has registered: a program has one
+// for each server. It may be used from any goroutine, and needs no Close: the connection is the caller's. Its calls end when their
+// context does; an error of the server is one of gRPC, whose code status.Code returns. Those with the codes Canceled and
+// DeadlineExceeded are also context.Canceled and context.DeadlineExceeded for errors.Is.
 type Client struct {
 	conn grpc.ClientConnInterface
 
-	mu     sync.Mutex
-	usages map[*Region]*usage // of regions in flight, or being unregistered
+	mu         sync.Mutex
+	usages     map[*Region]*usage // of regions in flight, or being unregistered
+	registered registrations
+	freeing    map[string]int // calls of UnregisterName, by name
 }
 
 // NewClient returns a client over a connection, such as a *grpc.ClientConn, which it borrows.
@@ -33,12 +34,16 @@ func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
 	if argument.IsNil(conn) {
 		return nil, argument.Nil("triton: NewClient", "conn", "a connection")
 	}
-	return &Client{conn: conn, usages: map[*Region]*usage{}}, nil
+	return &Client{conn: conn, usages: map[*Region]*usage{}, registered: registrations{}, freeing: map[string]int{}}, nil
 }
 
-// Register makes the server open a region. If ctx or the connection ends first, the server may open it nevertheless: Unregister it
-// before Close, as after success. Triton refuses a name that is already registered, by this process or another one. During an
-// Unregister of the same region Register is an error.
+// Register makes the server open a region. Requests of this client may use it once Register has returned nil, until Unregister: a
+// region that this client has not registered is an error of Infer, since its name may be that of other memory.
+//
+// If ctx or the connection ends first, the server may open the region nevertheless: Unregister it before Close, as after success, and
+// before another Register. Triton refuses a name that is already registered, by this process or another one, with
+// codes.AlreadyExists; [Client.UnregisterName] frees one that an earlier process has left. During an Unregister of the same region
+// or name Register is an error.
 func (c *Client) Register(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Register", ctx, r); err != nil {
 		return err
@@ -50,22 +55,38 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 	if err := ctx.Err(); err != nil { // mutant: never
 		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), err)
 	}
-	open := true
-	defer func() { r.noteOpen(c, open) }()
+	open, registered := true, false
+	defer func() {
+		r.noteOpen(c, open)
+		c.noteRegister(r, registered)
+	}()
 	var trailer metadata.MD
-	_, err := c.invoke(ctx, r.method("Register"), registerMessage(r), grpc.Trailer(&trailer))
+	_, err := c.invoke(ctx, r.kind().method("Register"), registerMessage(r), grpc.Trailer(&trailer))
 	open = err == nil || !requestEnded(err, trailer)
-	if status.Code(err) == codes.Unimplemented {
-		err = fmt.Errorf("%w: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true", err)
-	}
+	registered = err == nil || c.isStillRegistered(ctx, r, err)
 	if err != nil {
-		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), err)
+		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), withRemedy(err))
 	}
 	return nil
 }
 
+// withRemedy adds what to do to an error of the server about a region.
+func withRemedy(err error) error {
+	switch status.Code(err) {
+	case codes.AlreadyExists:
+		const want = "a name that is not registered: Unregister of the region that has it, or UnregisterName where an earlier process has left it"
+		return fmt.Errorf("%w: want %s", err, want)
+	case codes.Unimplemented:
+		return fmt.Errorf("%w: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true", err)
+	}
+	return err
+}
+
 // Infer sends a request and waits for its response. It first waits for all batches obtained from r.Outputs to be released; use
 // a context with a deadline to bound the wait. It retains the regions until it returns, so closing one meanwhile frees it later.
+//
+// A region that is not registered with this client is an error that names it, and nothing is sent: Triton knows regions by their names
+// only, and would use other memory that has the name. Not registered is also a region whose last Register or Unregister has failed.
 //
 // After an error of Triton, as of a model that fails, the request has ended, and r.Outputs may be used again. After an error of
 // ctx or of the connection, and after codes.Unavailable, the model may still be running: Unregister waits for that.
@@ -112,7 +133,9 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 // name. If ctx ends the wait, call it again.
 //
 // It does nothing to a region that is not registered: of which Register has failed by an error of Triton, or that was unregistered.
-// Another process may have its name. A region that only other clients have registered is an error.
+// Another process may have its name, which stays registered; see [Client.UnregisterName]. A region that only other clients have
+// registered is an error. If Unregister fails after it has asked the server, requests cannot use the region before another Unregister
+// and Register.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err
@@ -121,18 +144,17 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := c.drain(ctx, r); err != nil { // mutant: deleted
 		return err
 	}
-	open, err := r.mayBeOpen(c)
-	if err != nil {
-		return err
-	}
-	if !open { // mutant: never
+	open, elsewhere := r.openAt(c)
+	switch {
+	case elsewhere: // mutant: never
+		const want = "Unregister of the client that has registered it"
+		return fielderr.Invalid(opUnregister, r.field(), fielderr.Text("of no Register of this client"), want)
+	case !open: // mutant: never
 		return nil
-	}
-	if err := poll(ctx, r, func() (bool, error) { return c.requestClose(ctx, r) }); err != nil {
-		return err
-	}
-	if err := poll(ctx, r, func() (bool, error) { return c.isClosed(ctx, r) }); err != nil { // mutant: deleted
-		return err
+	case !c.isReplaced(r): // else the server has closed it before
+		if err := c.closeRegion(ctx, r); err != nil {
+			return err
+		}
 	}
 	r.noteClosed(c) // mutant: deleted
 	if r.unregistered != nil {
@@ -141,67 +163,16 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	return nil
 }
 
-// requestClose asks the server to unregister a region, and reports whether the server has agreed to. It does not ask for the memory of
-// others.
-func (c *Client) requestClose(ctx context.Context, r *Region) (agreed bool, err error) {
-	listed, err := c.listed(ctx, r)
-	if err != nil {
-		return false, err
-	}
-	if listed == another { // mutant: never
-		return true, nil
-	}
-	_, err = c.invoke(ctx, r.method("Unregister"), nameMessage(r))
-	// Up to 24.11: "Cannot unregister shared memory region 'x', it is currently in use."
-	if status.Code(err) == codes.Internal && strings.Contains(err.Error(), "currently in use") { // mutant: never
-		return false, nil
-	}
-	return true, err
-}
-
-// isClosed reports whether the server does not list a region.
-func (c *Client) isClosed(ctx context.Context, r *Region) (closed bool, err error) {
-	listed, err := c.listed(ctx, r)
-	return err == nil && listed != itself, err
-}
-
-// listed returns what the server lists under the name of a region.
-func (c *Client) listed(ctx context.Context, r *Region) (listing, error) {
-	reply, err := c.invoke(ctx, r.method("Status"), nameMessage(r))
-	if status.Code(err) == codes.NotFound {
-		return absent, nil
-	}
-	if err != nil {
-		return absent, err
-	}
-	return parseListing(reply, r)
-}
-
-// The pauses between polls of a region. Triton has no call that waits.
-const (
-	firstPause = time.Millisecond
-	lastPause  = 50 * time.Millisecond
-)
-
-// poll calls query until it returns true or an error, or until ctx has ended.
-func poll(ctx context.Context, r *Region, query func() (bool, error)) error {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if done, err := query(); err != nil || done {
-			return err
+// closeRegion makes the server close a region. From the first call that may unregister it on, requests are refused.
+func (c *Client) closeRegion(ctx context.Context, r *Region) error {
+	e := r.entry()
+	return c.close(ctx, e, func() (agreed bool, err error) {
+		was := c.noteRegister(r, false)
+		if agreed, err = c.requestClose(ctx, e); err == nil && !agreed {
+			c.noteRegister(r, was)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return unregisterEnded(ctx, r)
-		}
-	}
-}
-
-// unregisterEnded returns the error of Unregister after the end of its context.
-func unregisterEnded(ctx context.Context, r *Region) error {
-	return fmt.Errorf("triton: unregister region %s: %w", quoted(r.name), ctx.Err())
+		return agreed, err
+	})
 }
 
 const service = "/inference.GRPCInferenceService/"
@@ -278,9 +249,6 @@ func (c *Client) end(regions []*Region, outputs []*Outputs, known bool) {
 		o.unclaim(c, known)
 	}
 	for _, r := range regions {
-		if !known { // mutant: never
-			r.noteOpen(c, true)
-		}
 		c.exit(r, known)
 	}
 }

@@ -127,6 +127,7 @@ func TestOutputsAfterErrors(t *testing.T) {
 			cdevicetest.CheckLeaks(t)
 			m, f, c, r := setUp(t)
 			o := outputsOf(t, m, "o", numbers, 3)
+			register(t, c, o.Region())
 			request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
 			f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { return nil, status.Error(code, "no") }
 			_, err := c.Infer(background, request)
@@ -139,6 +140,7 @@ func TestOutputsAfterErrors(t *testing.T) {
 			}
 			assert.ErrorContains(t, err, `Request.Outputs("o") = perhaps still written to`)
 			require.NoError(t, c.Unregister(background, o.Region()))
+			register(t, c, o.Region())
 			_, err = c.Infer(background, request)
 			assert.NoError(t, err)
 		})
@@ -154,6 +156,8 @@ func TestUnregisterAsksAgain(t *testing.T) {
 	}
 	f.answer["CudaSharedMemoryUnregister"] = refuse
 	within.Context(t, "Unregister", func(ctx context.Context) error { return c.Unregister(ctx, r) })
+	_, err := c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
+	require.NoError(t, err, "it is still registered")
 	asked := 0
 	f.answer["CudaSharedMemoryUnregister"] = func(ctx context.Context, message []byte) ([]byte, error) {
 		if asked++; asked <= 3 {
@@ -173,7 +177,7 @@ func TestRegisterFails(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	_, f, c, r := setUp(t)
 	for code, want := range map[codes.Code]string{
-		codes.AlreadyExists: `triton: register region "r": rpc error: code = AlreadyExists desc = no`,
+		codes.AlreadyExists: `triton: register region "r": rpc error: code = AlreadyExists desc = no: want a name that is not registered: Unregister of the region that has it, or UnregisterName where an earlier process has left it`,
 		codes.Unimplemented: `triton: register region "r": rpc error: code = Unimplemented desc = no: want a Triton that serves shared memory of clients, from 26.04 on with the flag --allow-client-shm=true`,
 	} {
 		f.answer["CudaSharedMemoryRegister"] = func(context.Context, []byte) ([]byte, error) { return nil, status.Error(code, "no") }
@@ -200,6 +204,7 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m, f, c, r := setUp(t)
 	o := outputsOf(t, m, "o", numbers, 3)
+	register(t, c, o.Region())
 	entered, open := make(chan bool, 2), make(chan bool)
 	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { entered <- true; <-open; return nil, nil }
 	results := make(chan error, 2)
@@ -237,6 +242,7 @@ func TestRequestsWaitForBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m, f, c, r := setUp(t)
 	o := outputsOf(t, m, "o", numbers, 3)
+	register(t, c, o.Region())
 	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
 	answer := &triton.Response{}
 	for _, tensor := range o.Region().Tensors() {
@@ -272,6 +278,7 @@ func TestConnectionPanics(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m, f, c, r := setUp(t)
 	o := outputsOf(t, m, "o", numbers, 3)
+	register(t, c, o.Region())
 	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { panic("interceptor") }
 	assert.PanicsWithValue(t, "interceptor", func() {
 		_, _ = c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}})

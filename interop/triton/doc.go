@@ -55,6 +55,10 @@
 // requests use it, even after their calls have ended: [Client.Unregister] returns once the server has closed it. If the server
 // has died, Unregister returns an error of the connection, and Close is safe. A batch of Outputs retains their memory.
 //
+// A server knows regions by their names, which are those of all its clients. So a request may only use regions that its client has
+// registered, as any other memory of a name would be read and written in their place. A process that is killed leaves its names in the
+// server; [Client.UnregisterName] frees one for Register.
+//
 // A region of NewRegion is immutable, as its batch is. [Region.Write] replaces the contents of one of NewSystemRegion, when no request
 // in flight uses them.
 //

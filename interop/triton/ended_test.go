@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +25,19 @@ func answerGRPC(code string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Status", code)
+	}
+}
+
+// registering answers calls of Register without an error, and others by answer.
+func registering(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "Register") {
+			answer(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		_, _ = w.Write(make([]byte, 5)) // an empty message
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 	}
 }
 
@@ -75,11 +89,13 @@ func TestWhoMadeTheError(t *testing.T) {
 			cdevicetest.CheckLeaks(t)
 			m := cudatest.Simulated(t, cudasim.Options{})
 			var conn *grpc.ClientConn
-			conn, kill = serveHTTP(t, c.answer)
+			conn, kill = serveHTTP(t, registering(c.answer))
 			client, err := triton.NewClient(conn)
 			require.NoError(t, err)
 			in := regionOf(t, "r", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows))
-			request := &triton.Request{Model: "m", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{outputsOf(t, m, "o", numbers, 3)}}
+			out := outputsOf(t, m, "o", numbers, 3)
+			register(t, client, in, out.Region())
+			request := &triton.Request{Model: "m", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}}
 			_, err = client.Infer(background, request)
 			assert.Equal(t, c.code, status.Code(err), "%v", err)
 			ended, cancel := context.WithCancel(background)
@@ -98,14 +114,16 @@ func TestWhoMadeTheError(t *testing.T) {
 func TestServerGoesAway(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
-	conn, _ := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	conn, _ := serveHTTP(t, registering(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // GOAWAY
 		answerGRPC("13")(w, r)
 	}))
 	client, err := triton.NewClient(conn)
 	require.NoError(t, err)
 	in := regionOf(t, "r", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows))
-	request := &triton.Request{Model: "m", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{outputsOf(t, m, "o", numbers, 3)}}
+	out := outputsOf(t, m, "o", numbers, 3)
+	register(t, client, in, out.Region())
+	request := &triton.Request{Model: "m", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}}
 	for range 3 {
 		_, err = client.Infer(background, request)
 		assert.Equal(t, codes.Internal, status.Code(err), "%v", err)

@@ -18,8 +18,11 @@ func (c *Client) acquire(r *Region, op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.usages[r]
-	if u != nil && u.leaving > 0 {
+	if u != nil && u.leaving > 0 || c.freeing[r.name] > 0 {
 		return fielderr.Invalid(op, r.field(), fielderr.Text("being unregistered"), "a registered region")
+	}
+	if op == opInfer && !c.registered.has(r) { // mutant: never
+		return notRegistered(c, r)
 	}
 	if err := r.hold(); err != nil {
 		return err
@@ -73,7 +76,7 @@ func (c *Client) drain(ctx context.Context, r *Region) error {
 	case <-drained:
 		return nil
 	case <-ctx.Done():
-		return unregisterEnded(ctx, r)
+		return unregisterEnded(ctx, r.name)
 	}
 }
 

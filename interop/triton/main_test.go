@@ -92,6 +92,14 @@ func regionOf(t *testing.T, name string, batch *cdevice.RecordBatch, opts ...tri
 	return r
 }
 
+// register makes the server of a client open regions.
+func register(t *testing.T, c *triton.Client, regions ...*triton.Region) {
+	t.Helper()
+	for _, r := range regions {
+		require.NoError(t, c.Register(background, r))
+	}
+}
+
 // outputsOf returns outputs whose region the test closes.
 func outputsOf(t *testing.T, m *cudatest.Machine, name string, schema *arrow.Schema, rows int64) *triton.Outputs {
 	t.Helper()

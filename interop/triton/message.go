@@ -10,14 +10,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/protofield"
 )
 
-// method returns the name of a method about regions, for memory of the kind of the region.
-func (r *Region) method(name string) string {
-	if r.object != nil {
-		return "SystemSharedMemory" + name
-	}
-	return "CudaSharedMemory" + name
-}
-
 // registerMessage returns the message CudaSharedMemoryRegisterRequest or SystemSharedMemoryRegisterRequest, whose offset is 0. Its
 // response has no fields.
 func registerMessage(r *Region) []byte {
@@ -32,7 +24,7 @@ func registerMessage(r *Region) []byte {
 
 // nameMessage returns the message CudaSharedMemoryUnregisterRequest, or CudaSharedMemoryStatusRequest, or those of
 // SystemSharedMemory, which have the same field.
-func nameMessage(r *Region) []byte { return protofield.AppendBytes(nil, 1, r.name) }
+func nameMessage(name string) []byte { return protofield.AppendBytes(nil, 1, name) }
 
 // message returns the message ModelInferRequest of a request that was checked.
 func (r *Request) message() []byte {
@@ -102,46 +94,50 @@ func malformed(name string, err error) error {
 	return fielderr.Invalid(opInfer, name, fielderr.Text(err.Error()), "a protobuf message")
 }
 
-// A listing is what a server lists under the name of a region.
+// A listing is what a server lists under the name of an entry.
 type listing int
 
 const (
 	absent  listing = iota
-	itself          // the memory of the region
+	itself          // the memory of the entry
 	another         // other memory
 )
 
 // parseListing reads a message CudaSharedMemoryStatusResponse or SystemSharedMemoryStatusResponse: a map of messages RegionStatus.
-func parseListing(message []byte, r *Region) (found listing, err error) {
-	path := r.method("StatusResponse")
+func parseListing(message []byte, e entry) (found listing, err error) {
+	path := e.kind.method("StatusResponse")
 	err = eachField(path, message, func(f protofield.Field) error {
 		if f.Number != 1 {
 			return nil
 		}
 		var name string
-		entry := itself
+		same := true
 		err := eachField(path+".regions", f.Bytes, func(f protofield.Field) (err error) {
 			switch f.Number {
 			case 1:
 				name = string(f.Bytes)
 			case 2:
-				entry, err = r.compare(path+".regions", f.Bytes)
+				same, err = e.same(path+".regions", f.Bytes)
 			}
 			return err
 		})
-		if name == r.name {
-			found = entry
+		switch {
+		case name != e.name:
+		case same:
+			found = itself
+		default:
+			found = another
 		}
 		return err
 	})
 	return found, err
 }
 
-// compare compares the memory of a message RegionStatus with that of the region: the key of system shared memory, which no other has,
+// isSame compares the memory of a message RegionStatus with that of the region: the key of system shared memory, which no other has,
 // or the size and the GPU of CUDA shared memory. Fields that are absent are not compared.
-func (r *Region) compare(path string, message []byte) (listing, error) {
-	same := true
-	err := eachField(path, message, func(f protofield.Field) error {
+func (r *Region) isSame(path string, status []byte) (same bool, err error) {
+	same = true
+	err = eachField(path, status, func(f protofield.Field) error {
 		switch {
 		case r.object != nil && f.Number == 2:
 			same = string(f.Bytes) == r.object.key
@@ -152,10 +148,7 @@ func (r *Region) compare(path string, message []byte) (listing, error) {
 		}
 		return nil
 	})
-	if !same {
-		return another, err
-	}
-	return itself, err
+	return same, err
 }
 
 // maxOutputs bounds the outputs of a response: an empty one takes two bytes of the message, and 150 of memory.

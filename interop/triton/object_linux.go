@@ -140,3 +140,19 @@ func removeUnlocked(path string) {
 		_ = unix.Unlink(path)
 	}
 }
+
+// ownerOf returns the number of the process that has made an object, and reports whether it lives, by its lock. It does not of an object
+// that is not of this package, or that this user cannot open.
+func ownerOf(key string) (process string, lives bool) {
+	name, made := strings.CutPrefix(key, "/"+objectPrefix)
+	if !made || strings.Contains(name, "/") {
+		return "", false
+	}
+	file, err := unix.Open(objectFolder+objectPrefix+name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(file) // which unlocks it
+	process, _, _ = strings.Cut(name, "-")
+	return process, errors.Is(unix.Flock(file, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}

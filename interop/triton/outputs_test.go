@@ -173,6 +173,7 @@ func TestBatchOfAnotherRequest(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m, f, c, r := setUp(t)
 	o, other := outputsOf(t, m, "o", schemaOf(field("x", integers)), 3), outputsOf(t, m, "other", schemaOf(field("y", integers)), 3)
+	register(t, c, o.Region(), other.Region())
 	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
 	message := protofield.AppendBytes(protofield.AppendBytes(nil, 1, "x"), 2, "INT64")
 	message = protofield.AppendMessage(nil, 5, protofield.AppendInts(message, 3, []int64{2}))
@@ -231,6 +232,7 @@ func TestRefusedBatchesDoNotCount(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m, _, c, r := setUp(t)
 	o := outputsOf(t, m, "o", numbers, 3)
+	register(t, c, o.Region())
 	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
 	response, err := c.Infer(background, request)
 	require.NoError(t, err)

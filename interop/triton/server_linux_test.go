@@ -24,6 +24,7 @@ type host struct {
 
 	mu      sync.Mutex
 	regions map[string][]byte
+	keys    map[string]string                             // of the regions
 	infer   func(inputs, outputs map[string]placed) error // the model; nil does nothing
 }
 
@@ -36,7 +37,7 @@ type placed struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{fake: newFake(), regions: map[string][]byte{}}
+	h := &host{fake: newFake(), regions: map[string][]byte{}, keys: map[string]string{}}
 	var err error
 	h.client, err = triton.NewClient(h)
 	require.NoError(t, err)
@@ -46,6 +47,9 @@ func newHost(t *testing.T) *host {
 		return nil, nil
 	}
 	h.answer["SystemSharedMemoryStatus"] = func(_ context.Context, message []byte) ([]byte, error) {
+		return h.status(string(fieldsOf(t, message)[1][0].Bytes))
+	}
+	h.answer["CudaSharedMemoryStatus"] = func(_ context.Context, message []byte) ([]byte, error) {
 		return nil, status.Error(codes.NotFound, string(fieldsOf(t, message)[1][0].Bytes))
 	}
 	h.answer["ModelInfer"] = func(_ context.Context, message []byte) ([]byte, error) { return h.inferred(t, message) }
@@ -93,8 +97,22 @@ func (h *host) register(message []byte) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.regions[name] = mapped
+	if h.regions[name] != nil {
+		_ = unix.Munmap(mapped)
+		return status.Errorf(codes.AlreadyExists, "shared memory region '%s' already in manager", name)
+	}
+	h.regions[name], h.keys[name] = mapped, key
 	return nil
+}
+
+// status lists a region as a server does.
+func (h *host) status(name string) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.regions[name] == nil {
+		return nil, status.Errorf(codes.NotFound, "Unable to find system shared memory region: '%s'", name)
+	}
+	return statusOf(name, protofield.AppendBytes(nil, 2, h.keys[name])), nil
 }
 
 func (h *host) unregister(name string) {
@@ -113,11 +131,17 @@ func (h *host) inferred(t *testing.T, message []byte) ([]byte, error) {
 	var order []string
 	fields := fieldsOf(t, message)
 	for _, f := range fields[5] {
-		name, p := h.placedAt(t, f.Bytes, 4)
+		name, p, err := h.placedAt(t, f.Bytes, 4)
+		if err != nil {
+			return nil, err
+		}
 		inputs[name], shape = p, p.shape
 	}
 	for _, f := range fields[6] {
-		name, p := h.placedAt(t, f.Bytes, 2)
+		name, p, err := h.placedAt(t, f.Bytes, 2)
+		if err != nil {
+			return nil, err
+		}
 		outputs[name], order = p, append(order, name)
 	}
 	if h.infer != nil {
@@ -134,14 +158,13 @@ func (h *host) inferred(t *testing.T, message []byte) ([]byte, error) {
 }
 
 // placedAt returns the tensor of a message whose parameters are the field of a number.
-func (h *host) placedAt(t *testing.T, message []byte, parameters protofield.Number) (name string, p placed) {
+func (h *host) placedAt(t *testing.T, message []byte, parameters protofield.Number) (name string, p placed, err error) {
 	t.Helper()
 	fields := fieldsOf(t, message)
 	name = string(fields[1][0].Bytes)
 	if parameters == 4 {
 		p.datatype = string(fields[2][0].Bytes)
 		budget := protofield.Budget(1 << 10)
-		var err error
 		p.shape, err = fields[3][0].AppendTo(nil, &budget)
 		require.NoError(t, err)
 	}
@@ -161,8 +184,11 @@ func (h *host) placedAt(t *testing.T, message []byte, parameters protofield.Numb
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.regions[region] == nil {
+		return name, p, status.Errorf(codes.NotFound, "Unable to find shared memory region: '%s'", region)
+	}
 	p.bytes = h.regions[region][offset:][:size]
-	return name, p
+	return name, p, nil
 }
 
 // fieldsOf returns the fields of a message by their numbers.

@@ -40,19 +40,3 @@ func TestUnknownEndAtOneOfTwoServers(t *testing.T) {
 	assert.NoError(t, err)
 	assert.NoError(t, in.Write(background, next))
 }
-
-// A client may send requests with a region that another client of the server has registered. It has to unregister the region if the end of
-// one is not known.
-func TestUnknownEndOfAnotherClient(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	h := newHost(t)
-	second, err := triton.NewClient(h)
-	require.NoError(t, err)
-	r := h.registered(t, systemRegionOf(t, "r", onHost(t, numbers, numbersRows)))
-	h.infer = func(_, _ map[string]placed) error { return status.Error(codes.DeadlineExceeded, "no") }
-	_, err = second.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
-	require.Error(t, err)
-	require.NoError(t, second.Unregister(background, r))
-	assert.Equal(t, 1, h.count("SystemSharedMemoryUnregister"))
-	assert.NoError(t, r.Write(background, onHost(t, numbers, numbersRows)))
-}

@@ -316,7 +316,12 @@ func TestRefusedRequestsDoNotCount(t *testing.T) {
 	h := newHost(t)
 	r := h.registered(t, systemRegionOf(t, "r", onHost(t, numbers, numbersRows)))
 	entered, open := make(chan bool), make(chan bool)
-	h.answer["SystemSharedMemoryUnregister"] = func(context.Context, []byte) ([]byte, error) { entered <- true; <-open; return nil, nil }
+	unregister := h.answer["SystemSharedMemoryUnregister"]
+	h.answer["SystemSharedMemoryUnregister"] = func(ctx context.Context, message []byte) ([]byte, error) {
+		entered <- true
+		<-open
+		return unregister(ctx, message)
+	}
 	done := make(chan error, 1)
 	go func() { done <- h.client.Unregister(background, r) }()
 	<-entered
