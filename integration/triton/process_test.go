@@ -2,12 +2,15 @@ package triton
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +25,7 @@ const enough = 60 * time.Second
 // process is another process, and the lines that it prints.
 type process struct {
 	name  string
+	group int // of processes, its own
 	input io.WriteCloser
 	life  *os.File // the process is killed when this is closed
 	said  chan string
@@ -56,7 +60,7 @@ func launch(words string, env []string, program string, arguments ...string) (*p
 		life.Close()
 		return nil, err
 	}
-	p := &process{name: filepath.Base(program), input: input, life: life, said: make(chan string, 256)}
+	p := &process{name: filepath.Base(program), group: command.Process.Pid, input: input, life: life, said: make(chan string, 256)}
 	go func() {
 		p.read(output, regexp.MustCompile(words))
 		life.Close()
@@ -122,4 +126,17 @@ func (p *process) kill() {
 func (p *process) awaitEnd() {
 	for range p.said {
 	}
+	for p.runs() { // which have closed their output, and may still have memory open
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// runs reports whether a process of the group has not ended. One that nothing waits for has.
+func (p *process) runs() bool {
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	return slices.ContainsFunc(all, func(name string) bool {
+		text, _ := os.ReadFile(name)
+		state := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // then its parent and its group
+		return len(state) > 2 && state[2] == strconv.Itoa(p.group) && state[0] != "Z" && state[0] != "X"
+	})
 }
