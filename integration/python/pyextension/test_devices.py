@@ -106,6 +106,30 @@ assert taken.to_host().to_pyarrow().to_pylist() == [1, 2, 3]
 refused(Exception, "echo_array: argument array: ", lambda: ext.echo_array(type("Bad", (), {"__cuda_array_interface__": {}})()))
 taken.close()
 
+# A mask is kept, also one that is a tuple, whatever becomes of the dict that has it.
+class Masked:
+    def __init__(self, entries):
+        self.__cuda_array_interface__ = entries
+
+class Mask(tuple):
+    alive = []  # their lengths
+    def __init__(self, _):
+        Mask.alive.append(len(self))
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (3,), "typestr": "<t1", "data": self[0], "version": 3}
+    def __del__(self):
+        Mask.alive.remove(len(self))
+
+bits = ext.echo_batch(pa.record_batch({"bits": [0b101, 0, 0]})).to_device("cuda:0")["bits"]
+for of_mask in ([bits.__cuda_array_interface__["data"]], [bits.__cuda_array_interface__["data"], None]):
+    entries = {**array.__cuda_array_interface__, "mask": Mask(of_mask)}
+    taken = ext.echo_array(Masked(entries))
+    entries.clear()
+    assert len(of_mask) in Mask.alive
+    assert taken.to_host().to_pyarrow().to_pylist() == [1, None, 3]
+    taken.close()
+
 # Memory that the CPU can access as well.
 pinned = host.to_device("cuda_host:0")
 assert pinned.device == "cuda_host:0" and pinned.to_pyarrow() == pa.table(pinned).to_batches()[0] == BATCH
@@ -114,7 +138,7 @@ assert pinned.to_host().to_pyarrow() == BATCH
 assert polars.DataFrame(host.to_device("cuda_managed:0")).to_dicts() == BATCH.to_pylist()
 refused(ValueError, "tpu", lambda: host.to_device("tpu:0"))
 
-del host, gpu, array, reader, use, value, tensor, taken, pinned
+del host, gpu, array, reader, use, value, tensor, taken, pinned, bits
 deadline = time.monotonic() + 60
 while True:
     gc.collect()
@@ -122,7 +146,8 @@ while True:
     if not left or time.monotonic() > deadline:
         break
     time.sleep(0.002)
-assert (left, Owner.alive, ext._library.module.sources(), pa.total_allocated_bytes() > 0) == ({}, 0, 0, True), (left, Owner.alive)
+assert (left, Owner.alive, Mask.alive, ext._library.module.sources()) == ({}, 0, [], 0), (left, Owner.alive, Mask.alive)
+assert pa.total_allocated_bytes() > 0
 print("done")
 """
 

@@ -160,9 +160,8 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
       Py_DecRef(entry);
       entry = NULL;
     } else if (is_mask) {
-      PyObject* kept = PyObject_CallMethod(owners, "append", "O", entry);
+      int kept = PyList_Append(owners, entry) == 0;
       PyObject* inner = kept ? PyObject_GetAttrString(entry, "__cuda_array_interface__") : NULL;
-      Py_DecRef(kept);
       Py_DecRef(entry);
       entry = inner ? known_entries(r, path, inner, owners, 1) : NULL;
       Py_DecRef(inner);
