@@ -47,11 +47,13 @@ KINDS = {
 
 
 def annotate(error, note):
-    """Adds a note to an exception that is not ours. Before Python 3.11 a cause carries it."""
-    if hasattr(error, "add_note"):
+    """Adds a note to an exception that is not ours, unless it has that note: it may be raised again. Before Python 3.11 a
+    cause carries it."""
+    if not hasattr(error, "add_note"):
+        if error.__cause__ is None:
+            error.__cause__ = Error(note)
+    elif note not in getattr(error, "__notes__", ()):
         error.add_note(note)
-    elif error.__cause__ is None:
-        error.__cause__ = Error(note)
 
 
 def is_of_handler(error):

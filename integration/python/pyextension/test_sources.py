@@ -125,6 +125,24 @@ def test_exception_of_a_later_item_is_raised(ext, error):
     error.__traceback__ = None
 
 
+def test_exception_that_is_raised_again_has_each_note_once(ext):
+    """Sources may share one, and a source may raise its own again."""
+
+    class Raises:
+        def __arrow_c_array__(self):
+            raise error
+
+    error = Boom("mine")
+    for _ in range(3):
+        for read in (ext.count, lambda source: ext.echo_reader(source).read_all(), lambda _: ext.count(Raises())):
+            with pytest.raises(Boom):
+                read(fails(error))
+    read = "raised by a source, which Go read: "
+    notes = [f"{read}count: Boom: mine", f"{read}Boom: mine", "count: argument stream"]
+    assert getattr(error, "__notes__", notes) == notes  # since Python 3.11
+    error.__traceback__ = None
+
+
 def test_source_is_released_while_an_exception_propagates(ext):
     """PyArrow drops the stream on the way out of cast; the source is closed, and the exception is PyArrow's."""
     ended = []
