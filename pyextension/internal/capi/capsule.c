@@ -96,6 +96,11 @@ static void end_number(PyObject* capsule, const char* name, void (*end)(uint64_t
 const char handle_name[] = "arrowdevice_handle";
 const char call_name[] = "arrowdevice_call";
 
+uint64_t* number_of_capsule(PyObject* capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule, name) || PyCapsule_GetName(capsule) != name) return NULL; /* another library's */
+  return PyCapsule_GetPointer(capsule, name);
+}
+
 static void destroy_handle(PyObject* capsule) { end_number(capsule, handle_name, arrowdevice_release); }
 
 PyObject* capsule_of_handle(uint64_t handle) { return capsule_of_number(handle, handle_name, destroy_handle); }

@@ -125,7 +125,8 @@ static PyObject* perform(const struct binding* b, struct request* r) {
  * cancels it when it is destroyed, so that an exception of a signal handler cannot lose it. NULL with an exception. */
 static PyObject* begin(const struct binding* b, struct request* r, PyObject* ended) {
   struct arrowdevice_reply reply;
-  if (refuse_forked(b)) {
+  if (!PyCallable_Check(ended)) PyErr_Format(py.type_error, "a callable is wanted for the end of the call");
+  if (PyErr_Occurred() || refuse_forked(b)) {
     request_end(r);
     return NULL;
   }
@@ -144,10 +145,14 @@ static PyObject* begin(const struct binding* b, struct request* r, PyObject* end
 
 /* The number of a call that has not been finished or cancelled, which is so from now on; 0 with an exception. */
 static uint64_t take_call(PyObject* call) {
-  uint64_t* memory = PyCapsule_GetPointer(call, call_name);
-  uint64_t number = memory ? *memory : 0;
-  if (memory != NULL) *memory = 0;
-  if (memory != NULL && number == 0) PyErr_Format(py.runtime_error, "the call has ended");
+  uint64_t* memory = number_of_capsule(call, call_name);
+  if (memory == NULL) {
+    PyErr_Format(py.type_error, "no call of this library");
+    return 0;
+  }
+  uint64_t number = *memory;
+  *memory = 0;
+  if (number == 0) PyErr_Format(py.value_error, "the call has ended");
   return number;
 }
 
@@ -178,7 +183,8 @@ static PyObject* cancel(PyObject* self, PyObject* call) {
 static int request_of_builtin(const struct binding* b, struct request* r, PyObject* const* arguments,
                               Py_ssize_t count) {
   static const struct type any = {ANY, NULL};
-  const char* name = count > 0 ? PyUnicode_AsUTF8AndSize(arguments[0], NULL) : "";
+  if (count < 1) PyErr_Format(py.type_error, "the name of a function is missing");
+  const char* name = count < 1 ? NULL : PyUnicode_AsUTF8AndSize(arguments[0], NULL);
   if (name == NULL) return -1;
   request_begin(r, b);
   int failed = request_name(r, name, (size_t)count - 1);
@@ -198,7 +204,6 @@ static PyObject* ask(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 static PyObject* begin_ask(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const struct binding* b = PyModule_GetState(self);
   struct request r;
-  if (count < 1) return PyErr_Format(py.type_error, "no arguments");
   return request_of_builtin(b, &r, arguments + 1, count - 1) ? NULL : begin(b, &r, arguments[0]);
 }
 
@@ -207,6 +212,7 @@ static PyObject* begin_ask(PyObject* self, PyObject* const* arguments, Py_ssize_
 struct function {
   const struct binding* binding;
   struct python_method method;
+  PyObject* parameters; /* keep the texts of their names */
   Py_ssize_t count;
   const char** names; /* of parameters */
   struct type** types;
@@ -240,39 +246,61 @@ static PyObject* begin_function(PyObject* self, PyObject* const* arguments, Py_s
   return begin(f->binding, &r, arguments[0]);
 }
 
-static struct function* function_new(const struct binding* b, PyObject* name, PyObject* parameters) {
-  const char* text = PyUnicode_AsUTF8AndSize(name, NULL);
-  Py_ssize_t count = text ? PyList_Size(parameters) : -1;
-  if (count < 0) return NULL;
-  struct function* f = calloc(1, sizeof *f + strlen(text) + 1);
-  if (f != NULL) f->names = calloc((size_t)count + 1, sizeof *f->names);
-  if (f != NULL) f->types = calloc((size_t)count + 1, sizeof *f->types);
-  if (f == NULL || f->names == NULL || f->types == NULL) return (void*)PyErr_NoMemory();
-  f->binding = b;
-  f->count = count;
-  strcpy(f->name, text);
-  for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject* pair = PyList_GetItem(parameters, i);
-    Py_ssize_t size;
-    const char* parameter = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(pair, 0), NULL);
-    const char* annotation = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(pair, 1), &size);
-    if (parameter == NULL || annotation == NULL) return NULL;
-    f->names[i] = strdup(parameter);
-    f->types[i] = type_parse(annotation, (size_t)size);
-    if (f->types[i] == NULL) return NULL;
+static void function_free(struct function* f) {
+  Py_DecRef(f->parameters);
+  free(f->names);
+  free(f->types);
+  free(f);
+}
+
+/* Reads a parameter, a pair of its name and its annotation. Returns -1 with an exception. */
+static int parameter_read(struct function* f, Py_ssize_t i) {
+  PyObject* pair = PyTuple_GetItem(f->parameters, i);
+  if (!is_a(pair, PYTHON_TUPLE) || PyTuple_Size(pair) != 2) {
+    PyErr_Format(py.type_error, "parameter %zd is no pair of a name and an annotation", i);
+    return -1;
   }
-  return f;
+  Py_ssize_t size;
+  f->names[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(pair, 0), NULL);
+  const char* annotation = f->names[i] ? PyUnicode_AsUTF8AndSize(PyTuple_GetItem(pair, 1), &size) : NULL;
+  f->types[i] = annotation ? type_parse(annotation, (size_t)size) : NULL;
+  return f->types[i] ? 0 : -1;
+}
+
+/* Takes the parameters, a tuple, also if it fails. */
+static struct function* function_new(const struct binding* b, const char* name, PyObject* parameters) {
+  struct function* f = calloc(1, sizeof *f + strlen(name) + 1);
+  if (f == NULL) {
+    Py_DecRef(parameters);
+    return (void*)PyErr_NoMemory();
+  }
+  f->binding = b;
+  f->parameters = parameters;
+  f->count = PyTuple_Size(parameters);
+  strcpy(f->name, name);
+  f->names = calloc((size_t)f->count + 1, sizeof *f->names);
+  f->types = calloc((size_t)f->count + 1, sizeof *f->types);
+  int failed = f->names == NULL || f->types == NULL;
+  if (failed) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < f->count && !failed; i++) failed = parameter_read(f, i);
+  if (!failed) return f;
+  function_free(f);
+  return NULL;
 }
 
 static PyObject* function_object(const struct binding* b, PyObject* const* arguments, Py_ssize_t count,
                                  python_fastcall called) {
-  if (count != 2) return PyErr_Format(py.type_error, "%zd arguments", count);
-  struct function* f = function_new(b, arguments[0], arguments[1]);
+  if (count != 2 || !is_a(arguments[1], PYTHON_LIST))
+    return PyErr_Format(py.type_error, "a name and a list of parameters are wanted");
+  const char* name = PyUnicode_AsUTF8AndSize(arguments[0], NULL);
+  PyObject* parameters = name ? PyList_AsTuple(arguments[1]) : NULL;
+  struct function* f = parameters ? function_new(b, name, parameters) : NULL;
   if (f == NULL) return NULL;
   f->method = (struct python_method){f->name, {called}, PYTHON_FASTCALL, NULL};
   PyObject* self = PyCapsule_New(f, function_name, NULL);
   PyObject* made = self ? PyCFunction_NewEx(&f->method, self, NULL) : NULL;
   Py_DecRef(self);
+  if (made == NULL) function_free(f);
   return made;
 }
 
@@ -284,21 +312,6 @@ static PyObject* function(PyObject* self, PyObject* const* arguments, Py_ssize_t
 /* beginner(name, parameters): begin of the same function. */
 static PyObject* beginner(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   return function_object(PyModule_GetState(self), arguments, count, begin_function);
-}
-
-/* bind(path, Object, wrap, errors, annotate, is_of_handler, column_of, main thread), once, before all others. */
-static PyObject* bind(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  struct binding* b = PyModule_GetState(self);
-  if (count != 8) return PyErr_Format(py.type_error, "%zd arguments", count);
-  PyObject** members[] = {&b->path,     &b->object_type,   &b->wrap,     &b->errors,
-                          &b->annotate, &b->is_of_handler, &b->column_of};
-  for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-    *members[i] = arguments[i];
-    Py_IncRef(arguments[i]);
-  }
-  arrowdevice_set_main_thread(PyLong_AsUnsignedLongLong(arguments[7]));
-  Py_IncRef(py.none);
-  return py.none;
 }
 
 /* count_fields(capsule): the number of fields of a schema, which stays the capsule's. */
@@ -317,7 +330,6 @@ static PyObject* sources(PyObject* self, PyObject* unused) {
 }
 
 static struct python_method methods[] = {
-    {"bind", {bind}, PYTHON_FASTCALL, NULL},
     {"ask", {ask}, PYTHON_FASTCALL, NULL},
     {"begin_ask", {begin_ask}, PYTHON_FASTCALL, NULL},
     {"function", {function}, PYTHON_FASTCALL, NULL},
@@ -329,20 +341,48 @@ static struct python_method methods[] = {
     {NULL, {NULL}, 0, NULL},
 };
 
+static int check_binding(PyObject* const* arguments, Py_ssize_t count) {
+  static const unsigned long kinds[] = {PYTHON_STR, PYTHON_TYPE, 0, PYTHON_DICT, 0, 0, 0, PYTHON_INT}; /* 0: callable */
+  int right = count == sizeof kinds / sizeof *kinds;
+  for (Py_ssize_t i = 0; i < count && right; i++)
+    right = kinds[i] != 0 ? is_a(arguments[i], kinds[i]) : PyCallable_Check(arguments[i]);
+  if (!right) PyErr_Format(py.type_error, "arguments of bind are of other types, or of another version");
+  return right ? 0 : -1;
+}
+
+/* bind(path, Object, wrap, errors, annotate, is_of_handler, column_of, main thread), once, adds all other functions. */
+static PyObject* bind(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  struct binding* b = PyModule_GetState(self);
+  if (b->path != NULL) return PyErr_Format(py.value_error, "the module was bound before");
+  if (check_binding(arguments, count)) return NULL;
+  unsigned long long main_thread = PyLong_AsUnsignedLongLong(arguments[7]);
+  if (PyErr_Occurred() || PyModule_AddFunctions(self, methods)) return NULL;
+  PyObject** members[] = {&b->path,     &b->object_type,   &b->wrap,     &b->errors,
+                          &b->annotate, &b->is_of_handler, &b->column_of};
+  for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+    *members[i] = arguments[i];
+    Py_IncRef(arguments[i]);
+  }
+  Py_IncRef(self); /* its state lives as long as the process */
+  arrowdevice_set_main_thread(main_thread);
+  Py_IncRef(py.none);
+  return py.none;
+}
+
 static int fill_module(PyObject* module) {
-  (void)module;
+  static struct python_method first[] = {{"bind", {bind}, PYTHON_FASTCALL, NULL}, {NULL, {NULL}, 0, NULL}};
   if (PyInterpreterState_Get() != PyInterpreterState_Main()) { /* callbacks on Go's threads run in the main one */
     PyObject* import_error = builtin("ImportError");
     if (import_error != NULL) PyErr_Format(import_error, "cannot be loaded in a subinterpreter");
     return -1;
   }
-  return constants_fill();
+  return constants_fill() ? -1 : PyModule_AddFunctions(module, first);
 }
 
 static struct python_slot slots[] = {{PYTHON_EXEC, fill_module}, {0, NULL}};
 
 static struct python_module definition = {
-    {1, NULL}, NULL, NULL, NULL, "arrowdevice_v2", NULL, sizeof(struct binding), methods, slots, NULL, NULL, NULL,
+    {1, NULL}, NULL, NULL, NULL, "arrowdevice_v2", NULL, sizeof(struct binding), NULL, slots, NULL, NULL, NULL,
 };
 
 /* What Python looks for in a file that it imports as arrowdevice_v2, where 2 is the version of bind and of all that

@@ -45,6 +45,9 @@ extern const char handle_name[]; /* of capsules that drop an object */
 extern const char call_name[];   /* of capsules that cancel a call */
 PyObject* capsule_of_handle(uint64_t handle);
 PyObject* capsule_of_call(uint64_t number);
+/* Where the number of a capsule of this library is, which has one of these names. NULL without an exception for another
+ * object. */
+uint64_t* number_of_capsule(PyObject* capsule, const char* name);
 /* A capsule of a C struct, named by its position in the list of names, which releases it. NULL with an exception, when
  * the struct is released. */
 PyObject* capsule_of_struct(uint8_t kind, void* memory);

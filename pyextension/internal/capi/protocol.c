@@ -25,13 +25,10 @@ static int put_own(struct request* r, const struct path* path, PyObject* value) 
   if (!PyType_IsSubtype(value->type, r->binding->object_type)) return 1;
   PyObject* owner = PyObject_GetAttr(value, py.owner);
   if (owner == NULL) return -1;
-  const uint64_t* handle = NULL;
-  if (PyCapsule_IsValid(owner, handle_name) && PyCapsule_GetName(owner) == handle_name) /* and not another library's */
-    handle = PyCapsule_GetPointer(owner, handle_name);
+  const uint64_t* handle = number_of_capsule(owner, handle_name);
   int closed = owner == py.none;
   if (handle != NULL) return take_owner(r, owner) ? -1 : put_form(r, OBJECT, *handle);
   Py_DecRef(owner);
-  PyErr_Clear();
   if (closed) return refuse(r, path, py.value_error, PyUnicode_FromFormat("the %s is closed", type_name(value)));
   if (r->argument[0] != '\0') return 1; /* by the protocols, unless it is what a built-in function is about */
   return refuse(r, path, py.type_error, PyUnicode_FromFormat("the %s is that of another library", type_name(value)));

@@ -62,6 +62,7 @@ PYTHON(void, Py_DecRef, (PyObject*));
 
 PYTHON(PyObject*, PyModuleDef_Init, (struct python_module*));
 PYTHON(void*, PyModule_GetState, (PyObject*));
+PYTHON(int, PyModule_AddFunctions, (PyObject*, struct python_method*));
 PYTHON(PyObject*, PyImport_ImportModule, (const char*));
 PYTHON(PyObject*, PyCFunction_NewEx, (struct python_method*, PyObject* self, PyObject* module));
 PYTHON(void*, PyInterpreterState_Get, (void));

@@ -15,6 +15,8 @@ void objects_begin(struct objects* all);
 int objects_add(struct objects* all, PyObject* object);
 void objects_drop(struct objects* all);
 
+enum { MOST_DEEP = 199 }; /* lists and dicts in one another, as of results: a list may contain itself */
+
 /* A type of a parameter. */
 struct type {
   enum { READER, BATCH, ARRAY, SCHEMA, ANY, FLOAT, SCALAR, LIST, DICT, OPTIONAL } kind;

@@ -191,8 +191,6 @@ static int put_any(struct request* r, const struct path* path, PyObject* value) 
   return done > 0 ? put_scalar(r, path, value) : done;
 }
 
-enum { MOST_DEEP = 199 }; /* as of results: a list may contain itself */
-
 static int is_too_deep(const struct path* path) {
   int depth = 0;
   for (; path != NULL; path = path->outer) depth++;
