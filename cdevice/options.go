@@ -215,5 +215,6 @@ func once(f func()) func() {
 
 // WithGIL calls the producer's release callback while holding Python's global interpreter lock, if
 // there is a Python in this process. pylibcudf's callback drops a Python reference without acquiring
-// the lock. A thread that holds the lock must not wait for the release.
+// the lock. A thread that holds the lock must not wait for the release. The lock is that of the interpreter that the thread
+// runs, and else that of the main one.
 func WithGIL() ImportOption { return WithReleaser(bridge.WithGIL) }

@@ -95,10 +95,10 @@
 // becomes arrowdevice.Panic, with the stack. One in the producer of a [cdevice.AsyncStream] becomes
 // arrowdevice.Error, since the stream has only its text; [cdevice.AsyncExport.Wait] returns the stack.
 //
-// Functions run without Python's lock (GIL), and concurrently if several
-// Python threads call. Release callbacks of Python's memory, and Python code that is the source of a
-// stream, run with the GIL. If a consumer holds the GIL while it reads a stream, the stream releases the
-// GIL while Go code runs.
+// Functions run without Python's lock (GIL), and concurrently if several Python threads call. Release callbacks of
+// Python's memory, and Python code that is the source of a stream, run in the main interpreter with its GIL, also where
+// a subinterpreter reads or releases a stream by its address. If a consumer holds the GIL while it reads a stream, the
+// stream releases the GIL while Go code runs.
 //
 // The package works on Unix. On Windows a library builds, and [Check] returns an error that wraps device.ErrNotSupported.
 package pyextension

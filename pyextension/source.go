@@ -123,8 +123,8 @@ func (d *requestReader) source() (*source, error) {
 	return s, err
 }
 
-// underGIL are the options of imports: what is released is Python's.
-var underGIL = []cdevice.ImportOption{cdevice.WithGIL()}
+// underGIL are the options of imports: what is released is that of Python's main interpreter.
+var underGIL = []cdevice.ImportOption{cdevice.WithReleaser(capi.WithGIL)}
 
 // cStruct describes a C struct.
 type cStruct struct {

@@ -33,7 +33,7 @@ func (s *source) importTensor() (*cdevice.Array, error) {
 	return dlpack.Import(t, opts...)
 }
 
-var withGIL = dlpack.WithImportOptions(cdevice.WithGIL())
+var withGIL = dlpack.WithImportOptions(underGIL...)
 
 // tensorOptions are those of an import of a tensor that is ready in the order of a stream; -1 is no
 // stream.

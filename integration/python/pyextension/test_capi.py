@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import sys
 
 import pytest
 
@@ -12,6 +13,7 @@ from processes import LOADS, ended
 HEADER = wheels.ROOT / "pyextension" / "internal" / "capi" / "python.h"
 # Functions that got another name in Python 3.13.
 RENAMED = {"Py_IsFinalizing": "_Py_IsFinalizing", "PyThreadState_GetUnchecked": "_PyThreadState_UncheckedGet"}
+NEW = {"Py_NewInterpreterFromConfig": (3, 12)}
 
 
 def test_python_has_them():
@@ -19,7 +21,8 @@ def test_python_has_them():
     names = set(re.findall(r"^PYTHON\(.*?(\w+), \(", HEADER.read_text(), re.MULTILINE))
     assert len(names) > 80 and RENAMED.keys() | RENAMED.values() <= names
     for name in names - set(RENAMED.values()):
-        assert hasattr(ctypes.pythonapi, name) or hasattr(ctypes.pythonapi, RENAMED.get(name, name)), name
+        has = hasattr(ctypes.pythonapi, name) or hasattr(ctypes.pythonapi, RENAMED.get(name, name))
+        assert has == (sys.version_info >= NEW.get(name, (3,))), name
 
 
 # What the programs below have: the module of a library, the same of a copy of it, and modules of the file that were not

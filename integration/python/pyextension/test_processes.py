@@ -90,29 +90,6 @@ def test_library_that_only_the_child_loads(tmp_path):
     assert ended(program, tmp_path, head=FINDS) == (0, "500500\n0\n", "")
 
 
-def test_subinterpreters_are_refused(tmp_path):
-    """ctypes runs callbacks of foreign threads in the main interpreter, whose objects are others."""
-    inner = tmp_path / "inner.py"
-    inner.write_text(
-        f"{FINDS}try:\n    import arrowdevice\n    arrowdevice.load({extension.PATH!r})\nexcept ImportError as e:\n    print(e, flush=True)\n"
-    )
-    program = f"""
-    try:
-        import _interpreters as interpreters
-    except ImportError:
-        import _xxsubinterpreters as interpreters
-    import pathlib
-    made = interpreters.create()
-    run = getattr(interpreters, "exec", None) or interpreters.run_string
-    run(made, pathlib.Path({str(inner)!r}).read_text())
-    interpreters.destroy(made)
-    print(ext.add(1, 2))
-    """
-    refused, works = run(program, tmp_path)
-    assert refused.endswith("cannot be loaded in a subinterpreter") or "does not support loading in subinterpreters" in refused
-    assert works == "3"
-
-
 def test_fork_by_code_of_an_argument(tmp_path):
     program = """
     import os
@@ -146,25 +123,6 @@ def test_objects_of_two_libraries(tmp_path):
             print(one.count(batch), one.count([batch, batch]), one.count(b for b in [two.echo_reader(batch)]), len(one.echo([batch, batch["a"]])))
     """
     assert run(program, tmp_path) == ["2 4 2 2"] * 2
-
-
-def test_library_after_a_subinterpreter_was_refused(tmp_path):
-    """Nothing of that interpreter is kept."""
-    load = f"import arrowdevice\next = arrowdevice.load({extension.PATH!r})\n"
-    inner = tmp_path / "inner.py"
-    inner.write_text(f"{FINDS}try:\n    exec({load!r})\nexcept ImportError:\n    print('refused', flush=True)\n")
-    program = f"""
-    import pathlib
-    try:
-        import _testcapi
-    except ImportError:  # this Python cannot make one with the same lock
-        print("refused", flush=True)
-    else:
-        _testcapi.run_in_subinterp(pathlib.Path({str(inner)!r}).read_text())
-    exec({load!r})
-    print(ext.add(1, 2))
-    """
-    assert ended(program, tmp_path, head=FINDS) == (0, "refused\n3\n", "")
 
 
 # The end of a process, with everything alive.

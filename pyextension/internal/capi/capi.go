@@ -9,10 +9,12 @@ package capi
 // #include <stdlib.h>
 // #include <string.h>
 // #include "capi.h"
+// #include "gil.h"
 import "C"
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -146,6 +148,20 @@ func noMemory(code C.int) error {
 		return errNoMemory
 	}
 	return nil
+}
+
+// WithGIL runs f while the calling thread holds the GIL of Python's main interpreter, or without a lock if there is no Python. While
+// Python is finalizing it does not run f, which leaks what f would release: the process is about to end.
+func WithGIL(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var state C.struct_python_state
+	if C.python_enter(&state) != 0 {
+		defer C.python_leave(&state)
+	} else if C.python_is_absent() == 0 {
+		return
+	}
+	f()
 }
 
 // DropPythonObject drops a reference to the Python object at an address, with the GIL.

@@ -2,18 +2,20 @@
 
 #include "capi.h"
 
-int python_is_finalizing(void) {
+int python_is_absent(void) { return !PyGILState_Ensure; }
+
+static int is_finalizing(void) {
   if (Py_IsFinalizing) return Py_IsFinalizing();
   return _Py_IsFinalizing && _Py_IsFinalizing();
 }
 
-/* Reports whether this thread holds the GIL. */
+/* Reports whether this thread holds the GIL. PyGILState_Check is true in every thread once there was a
+ * subinterpreter. */
 static int holds_gil(void) {
   if (PyThreadState_GetUnchecked) return PyThreadState_GetUnchecked() != NULL;
-  /* Of this thread since 3.12; before, of whichever thread holds the lock, so that it answers only
-   * together with PyGILState_Check. */
-  if (_PyThreadState_UncheckedGet && _PyThreadState_UncheckedGet() == NULL) return 0;
-  return PyGILState_Check && PyGILState_Check();
+  /* Of this thread since 3.12; before, of whichever thread holds the lock. */
+  void* holder = _PyThreadState_UncheckedGet ? _PyThreadState_UncheckedGet() : NULL;
+  return holder != NULL && holder == PyGILState_GetThisThreadState();
 }
 
 void* python_unlock(void) { return holds_gil() ? PyEval_SaveThread() : NULL; }
@@ -22,15 +24,40 @@ void python_lock(void* state) {
   if (state != NULL) PyEval_RestoreThread(state);
 }
 
+/* The objects that Go holds are the main interpreter's. PyGILState_Ensure takes the lock of the interpreter that the
+ * thread has run last, which is another lock in a subinterpreter with one of its own. */
+static int enter_main(struct python_state* state) {
+  state->of_main = NULL;
+  if (!Py_NewInterpreterFromConfig || PyInterpreterState_Get() == PyInterpreterState_Main()) return 1;
+  state->of_main = PyThreadState_New(PyInterpreterState_Main());
+  if (state->of_main == NULL) return 0;
+  state->of_thread = PyEval_SaveThread();
+  PyEval_RestoreThread(state->of_main);
+  return 1;
+}
+
+static void leave_main(struct python_state* state) {
+  if (state->of_main == NULL) return;
+  PyThreadState_Clear(state->of_main);
+  PyEval_SaveThread();
+  PyThreadState_Delete(state->of_main);
+  PyEval_RestoreThread(state->of_thread);
+}
+
 int python_enter(struct python_state* state) {
-  if (!PyGILState_Ensure || python_is_finalizing()) return 0;
+  if (python_is_absent() || is_finalizing()) return 0;
   state->gil = PyGILState_Ensure();
+  if (!enter_main(state)) {
+    PyGILState_Release(state->gil);
+    return 0;
+  }
   PyErr_Fetch(&state->type, &state->value, &state->traceback);
   return 1;
 }
 
 void python_leave(struct python_state* state) {
   PyErr_Restore(state->type, state->value, state->traceback);
+  leave_main(state);
   PyGILState_Release(state->gil);
 }
 

@@ -3,19 +3,21 @@
 
 #include "python.h"
 
-/* Reports whether Python is being finalized: its functions must not be called from other threads then. */
-int python_is_finalizing(void);
+/* Reports whether no Python is in this process, as in tests. */
+int python_is_absent(void);
 
 /* Gives the GIL up if this thread holds it. The result is for python_lock, which takes it again. */
 void* python_unlock(void);
 void python_lock(void* state);
 
-/* Calls of Python on any thread, also while an exception is propagating there, which is put aside. */
+/* Calls of Python on any thread, in the main interpreter, also while an exception is propagating there, which is put
+ * aside. */
 struct python_state {
   int gil;
+  void *of_main, *of_thread; /* states of the thread: for the call, if its own is of another interpreter; its own */
   PyObject *type, *value, *traceback;
 };
-/* Returns 0 if Python is absent or is being finalized. */
+/* Returns 0 if Python is absent, has no memory, or is being finalized, when other threads must not call it. */
 int python_enter(struct python_state* state);
 void python_leave(struct python_state* state);
 

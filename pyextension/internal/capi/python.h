@@ -67,6 +67,7 @@ PYTHON(PyObject*, PyImport_ImportModule, (const char*));
 PYTHON(PyObject*, PyCFunction_NewEx, (struct python_method*, PyObject* self, PyObject* module));
 PYTHON(void*, PyInterpreterState_Get, (void));
 PYTHON(void*, PyInterpreterState_Main, (void));
+PYTHON(void, Py_NewInterpreterFromConfig, (void)); /* since 3.12, as subinterpreters with a lock of their own */
 
 PYTHON(PyObject*, PyCapsule_New, (void*, const char*, void (*)(PyObject*)));
 PYTHON(void*, PyCapsule_GetPointer, (PyObject*, const char*));
@@ -78,7 +79,10 @@ PYTHON(void*, PyEval_SaveThread, (void));
 PYTHON(void, PyEval_RestoreThread, (void*));
 PYTHON(int, PyGILState_Ensure, (void));
 PYTHON(void, PyGILState_Release, (int));
-PYTHON(int, PyGILState_Check, (void));
+PYTHON(void*, PyGILState_GetThisThreadState, (void));
+PYTHON(void*, PyThreadState_New, (void* interpreter));
+PYTHON(void, PyThreadState_Clear, (void*));
+PYTHON(void, PyThreadState_Delete, (void*));
 PYTHON(void*, PyThreadState_GetUnchecked, (void)); /* since 3.13 */
 PYTHON(void*, _PyThreadState_UncheckedGet, (void));
 PYTHON(int, Py_IsFinalizing, (void)); /* since 3.13 */
