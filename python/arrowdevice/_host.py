@@ -32,6 +32,20 @@ def require(name: str) -> Any:
         raise ImportError(f"this needs {name}, which cannot be imported: {error}", name=name) from error
 
 
+def consume(consumer: Any, reader: Any) -> Any:
+    """What a consumer in C makes of a reader. It raises an exception of its own if that of a signal handler, such as KeyboardInterrupt,
+    ends the stream: that one is raised by the next call of a function in Python, here."""
+    try:
+        return consumer(reader)
+    except Exception:
+        _be_interrupted()
+        raise
+
+
+def _be_interrupted():
+    pass
+
+
 class Compared:
     """Objects that are equal where PyArrow's equals() says so. Like PyArrow's they have no hash."""
 
@@ -77,7 +91,7 @@ class Rows(_Values):
     def to_polars(self) -> polars.DataFrame:
         """A polars.DataFrame of the same memory."""
         self._refuse_device()
-        return require("polars").DataFrame(self)
+        return consume(require("polars").DataFrame, self)
 
 
 class Column(_Values):

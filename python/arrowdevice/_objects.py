@@ -437,7 +437,7 @@ class RecordReader(_host.Rows, _WithSchema, _Copies, _SeenStreams):
         pyarrow = _host.require("pyarrow")
         # Batch by batch, so that signal handlers run between two. The end has the schema, and ends the reader.
         batches = [batch.to_pyarrow() for batch in self]
-        end = pyarrow.table(self)
+        end = _host.consume(pyarrow.table, self)
         return pyarrow.Table.from_batches([*batches, *end.to_batches()], end.schema)
 
     def __repr__(self) -> str:

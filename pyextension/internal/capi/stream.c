@@ -10,22 +10,29 @@
 #include "capi.h"
 #include "gil.h"
 
-#define UNLOCKED(expression)                              \
-  do {                                                    \
-    arrowdevice_keep_signal_stacks();                     \
-    python_begin();                                       \
-    void* state = python_unlock();                        \
-    expression;                                           \
-    python_lock(state);                                   \
-    PyObject* interrupt = python_end();                   \
-    if (interrupt != NULL) python_raise_later(interrupt); \
+#define UNLOCKED(expression)            \
+  do {                                  \
+    arrowdevice_keep_signal_stacks();   \
+    python_begin();                     \
+    void* state = python_unlock();      \
+    expression;                         \
+    python_lock(state);                 \
+    PyObject* interrupt = python_end(); \
+    if (interrupt == NULL) break;       \
+    s->interrupted = 1;                 \
+    python_raise_later(interrupt);      \
   } while (0)
+
+/* The consumer raises an exception of its own before that of the handler. */
+static const char interrupted[] =
+    "the stream was interrupted by an exception of a signal handler, which is raised next";
 
 /* The two structs differ in device_type and in the type of get_next's result alone. */
 #define DEFINE(KIND, STREAM, ARRAY)                                               \
   struct KIND {                                                                   \
     struct STREAM inner;                                                          \
     uint64_t token;                                                               \
+    int interrupted;                                                              \
   };                                                                              \
                                                                                   \
   static int KIND##_get_schema(struct STREAM* stream, struct ArrowSchema* out) {  \
@@ -39,12 +46,12 @@
     struct KIND* s = stream->private_data;                                        \
     int result;                                                                   \
     UNLOCKED(result = s->inner.get_next(&s->inner, out));                         \
-    return result;                                                                \
+    return result != 0 && s->interrupted ? EINTR : result;                        \
   }                                                                               \
                                                                                   \
   static const char* KIND##_get_last_error(struct STREAM* stream) {               \
     struct KIND* s = stream->private_data;                                        \
-    return s->inner.get_last_error(&s->inner);                                    \
+    return s->interrupted ? interrupted : s->inner.get_last_error(&s->inner);     \
   }                                                                               \
                                                                                   \
   static void KIND##_release(struct STREAM* stream) {                             \
@@ -59,6 +66,7 @@
     if (s == NULL) return ENOMEM;                                                 \
     s->inner = *stream;                                                           \
     s->token = token;                                                             \
+    s->interrupted = 0;                                                           \
     stream->private_data = s;                                                     \
     stream->get_schema = KIND##_get_schema;                                       \
     stream->get_next = KIND##_get_next;                                           \
