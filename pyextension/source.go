@@ -365,6 +365,8 @@ func (s *source) anything(sc *scope) (any, error) {
 			return s.anArray(sc)
 		}
 		return s.recordReader(sc)
+	case formIterable: // for a parameter that Python takes for a reader
+		return s.recordReader(sc)
 	case formSchema:
 		return s.aSchema()
 	case formTensor, formLegacyTensor, formCUDAArray:

@@ -124,3 +124,28 @@ def test_functions_keep_their_module(tmp_path):
     """
     expected = (0, "add: argument b: int is wanted, not str\n", "")
     assert ended(program, tmp_path, head=MODULES.replace("sys.argv[1]", repr(str(tmp_path / "other.so")))) == expected
+
+
+def test_annotation_that_is_not_of_the_parameter(tmp_path):
+    """Go checks each argument against the type of its parameter."""
+    program = """
+    values = {"RecordReader": [BATCH], "RecordBatch": BATCH, "Array": BATCH["a"], "Schema": BATCH.schema, "int": 5}
+    for annotation, value in values.items():
+        taken = []
+        for name in ("echo", "echo_reader", "echo_batch", "echo_array", "echo_schema", "echo_texts"):
+            try:
+                m.function(name, [("value", annotation)])(value)
+                taken.append(name)
+            except TypeError:
+                pass
+        print(annotation, *taken)
+    """
+    status, out, err = ended(program, tmp_path, head=MODULES.replace("sys.argv[1]", repr(str(tmp_path / "other.so"))))
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "RecordReader echo echo_reader",
+        "RecordBatch echo echo_reader echo_batch echo_array",
+        "Array echo echo_array",
+        "Schema echo echo_schema",
+        "int echo",
+    ]
