@@ -12,14 +12,12 @@ import threading
 import pyarrow as pa
 import pytest
 
+import interrupts
 import machines
+from interrupts import Interrupted
 from arrowdevice import share
 from arrowdevice.share import cdata, loop, opener, ticket, wire
 from arrowdevice.share.schema import Field
-
-
-class Interrupted(BaseException):
-    pass
 
 
 @pytest.fixture
@@ -39,13 +37,8 @@ def calls(structs):
 
 def test_release_while_signal_handlers_raise():
     """A consumer looks at the struct after the callback, and PyArrow ends the process if it is not released."""
-    interrupts = 0
     loop.loop.start()
-
-    def interrupt(*_):
-        nonlocal interrupts
-        interrupts += 1
-        raise Interrupted
+    left = []
 
     def finish():
         for struct, release, address in left:
@@ -53,25 +46,14 @@ def test_release_while_signal_handlers_raise():
                 release(address)
                 assert not struct.release
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        while interrupts < 200:
-            left = calls([cdata.export_schema(Field("i")) for _ in range(1000)])
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
-                while True:
-                    try:
-                        finish()
-                        break
-                    except Interrupted:
-                        pass
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except Interrupted:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            finish()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    def release_many():
+        if not left:
+            left.extend(calls([cdata.export_schema(Field("i")) for _ in range(100)]))
+        finish()
+        left.clear()
+
+    interrupts.at_random(interrupts.Alarms(), 200, release_many, lambda code: code is finish.__code__)
+    finish()
     machines.eventually(lambda: cdata.exported() == 0)
 
 
