@@ -10,6 +10,7 @@ import mmap
 import os
 import socket
 import threading
+import time
 
 from arrowdevice.share import ticket as tickets
 from arrowdevice.share import wire  # noqa: F401
@@ -47,10 +48,10 @@ def file_of(size, seals=SHRINK | GROW):
 
 class Owner:
     """A socket on which a thread accepts openers, one after the other: it records the request, replies a byte with files, and records
-    what follows."""
+    what follows, for which it looks after a pause of some seconds."""
 
-    def __init__(self, reply=b"\1", files=(), early=False):
-        self.reply, self.files, self.early = reply, files, early
+    def __init__(self, reply=b"\1", files=(), early=False, pause=0):
+        self.reply, self.files, self.early, self.pause = reply, files, early, pause
         self.name = tickets.socket_name()
         self.requests, self.last = [], []
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,6 +78,7 @@ class Owner:
                 if self.early:
                     connection.close()  # with the request unread
                     continue
+                time.sleep(self.pause)
                 self.last.append(connection.recv(1000))
 
     def ticket(self, real, **changes):

@@ -1,5 +1,6 @@
 """Exceptions that signal handlers raise while a function runs in package share: at each of its points, and at random times."""
 
+import inspect
 import os
 import pathlib
 import random
@@ -32,17 +33,21 @@ def _is_inside(frame, is_of_call):
     return False
 
 
-def at_point(number, function):
+def at_point(number, function, again=None):
     """Calls a function, and raises Interrupted at one of the points where Python runs signal handlers on the main thread: at the
-    beginning of a function of Python, and once one of C has returned, before the result is used. It reports whether there was one."""
-    left, is_raised = number, False
+    beginning of a function of Python, and once one of C has returned, before the result is used. It raises a second one again points
+    later. It reports whether there was the first of these points. Generators are no points, as their deletion calls them."""
+    left, next_left, is_raised = number, again, False
 
     def count(frame, event, _):
-        nonlocal left, is_raised
-        if event not in ("call", "c_return") or not _is_inside(frame, _is_in_package):
+        nonlocal left, next_left, is_raised
+        is_point = event == "c_return" or event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR
+        if not is_point or not _is_inside(frame, _is_in_package):
             return
         if left == 0:
-            is_raised = True
+            is_raised, left, next_left = True, next_left, None
+            if left is not None:
+                _at_next_line(frame, lambda: sys.setprofile(count))
             raise Interrupted  # which ends the profiling
         left -= 1
 
@@ -52,8 +57,22 @@ def at_point(number, function):
     except Interrupted:
         pass
     finally:
+        sys.settrace(None)
         sys.setprofile(None)
     return is_raised
+
+
+def _at_next_line(frame, function):
+    """Calls a function before the next line of a frame, of those that have called it, or of a function that one of these calls."""
+
+    def trace(*_):
+        sys.settrace(None)
+        function()
+
+    sys.settrace(trace)
+    while frame is not None:
+        frame.f_trace = trace
+        frame = frame.f_back
 
 
 def at_each_point(function):
@@ -61,6 +80,8 @@ def at_each_point(function):
     while at_point(number, function):
         number += 1
     assert number
+    for first in range(0, number, 3):
+        at_point(first, function, again=first % 29)
 
 
 class Alarms:
@@ -106,21 +127,29 @@ while seconds := sys.stdin.buffer.raw.read(8):
 def at_random(sender, count, function, is_of_call=_is_in_package):
     """Calls a function again and again, until a handler has raised count exceptions in it, up to two in one call. A signal that comes
     while no code of the package runs, or none for which is_of_call returns true, is sent again soon."""
-    raised, again = 0, None  # seconds until the next signal, or None if no signal is expected
+    raised, again, is_sent = 0, None, False  # again: seconds until the next signal, or None while there is no call
+
+    def send(seconds):
+        nonlocal is_sent
+        if not is_sent:
+            is_sent = True
+            sender.send(seconds)
 
     def handle(_, frame):
-        nonlocal raised, again
+        nonlocal raised, again, is_sent
+        is_sent = False
         if again is None:
             return
         if not _is_inside(frame, is_of_call):
-            sender.send(random.uniform(1e-6, 1e-4))
+            send(random.uniform(1e-6, 1e-4))
             return
         raised += 1
         seconds, again = again, 0
         if seconds:
-            sender.send(seconds)
+            send(seconds)
         raise Interrupted
 
+    function()  # the first call takes longer
     began = time.monotonic()
     function()
     usual = time.monotonic() - began
@@ -130,7 +159,7 @@ def at_random(sender, count, function, is_of_call=_is_in_package):
             while raised < count:
                 again = random.choice((0, random.uniform(1e-6, usual), random.uniform(1e-6, 1e-4)))
                 try:
-                    sender.send(random.uniform(1e-6, usual))
+                    send(random.uniform(1e-6, usual))
                     function()
                 except Interrupted:
                     pass

@@ -6,7 +6,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
+
+from arrowdevice.share.loop import loop
+from arrowdevice.share.worker import worker
 
 HERE = pathlib.Path(__file__).resolve().parent
 LANGUAGES = ["go", "python"]
@@ -106,6 +110,16 @@ def program(text):
             assert p.wait(LIMIT) == 0
         finally:
             p.kill()
+
+
+def settle():
+    """Waits until the threads of this process have done what they were asked for, and what that has asked for."""
+    worker.run(loop.start)
+    for _ in range(3):
+        worker.run(int)
+        done = threading.Event()
+        worker.run(loop.call, done.set)
+        assert done.wait(LIMIT)
 
 
 def eventually(holds, what="it"):

@@ -4,6 +4,8 @@
 #
 #   integration/share/run.sh [ARGUMENT...]   arguments go to pytest
 #
+# SHARE_INTERRUPTS=1000 has each test of signals at random times raise that many exceptions, and not 60.
+#
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others). Makes the Python environment with ci/venv.
 set -euo pipefail
 

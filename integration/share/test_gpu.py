@@ -10,6 +10,7 @@ import pytest
 
 import abi
 import fakes
+import interrupts
 import machines
 import peer
 from arrowdevice import share
@@ -157,6 +158,21 @@ def test_failing_calls(owner, driver, monkeypatch):
         assert taken.numbers(0) == WANT
         taken.release()
     assert owner.ask("wait", 20) == "released"
+
+
+def test_interrupted_openings(owner):
+    """Whenever a signal handler raises, nothing stays open."""
+    ticket = owner.share("int32", "valid", "gpu", openers=1 << 30)
+
+    def open_batch():
+        with share.open(ticket) as batch:
+            Taken(batch).release()
+
+    interrupts.at_each_point(open_batch)
+    interrupts.at_random(interrupts.Alarms(), interrupts.COUNT, open_batch)
+    machines.eventually(lambda: owner.ask("openers") == "0")
+    owner.ask("close")
+    assert owner.ask("wait", machines.LIMIT) == "released"
 
 
 def test_region_that_is_larger_than_its_memory(owner, driver):

@@ -1,4 +1,5 @@
-"""Ctrl-C, the limit of recursion, and what the system refuses: nothing is lost, and no struct stays unreleased."""
+"""Releases by consumers at any time, the limit of recursion, and what the system refuses: nothing is lost, and no struct stays
+unreleased."""
 
 import ctypes
 import errno
@@ -14,10 +15,10 @@ import pytest
 
 import interrupts
 import machines
-from interrupts import Interrupted
 from arrowdevice import share
 from arrowdevice.share import cdata, loop, opener, ticket, wire
 from arrowdevice.share.schema import Field
+from arrowdevice.share.worker import worker
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def calls(structs):
 
 def test_release_while_signal_handlers_raise():
     """A consumer looks at the struct after the callback, and PyArrow ends the process if it is not released."""
-    loop.loop.start()
+    worker.run(loop.loop.start)
     left = []
 
     def finish():
@@ -59,7 +60,7 @@ def test_release_while_signal_handlers_raise():
 
 def test_release_near_the_limit_of_recursion():
     """However deep the fields are nested."""
-    loop.loop.start()
+    worker.run(loop.loop.start)
     field = Field("i")
     for _ in range(30):
         field = Field("+s", children=[field])
@@ -113,7 +114,7 @@ libc.__cxa_atexit(release, address, None)
 
 def test_signal_to_the_thread_that_collects():
     """It goes on."""
-    loop.loop.start()
+    worker.run(loop.loop.start)
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         for _ in range(3):
@@ -198,34 +199,17 @@ def failing_once(function, error, after=0):
 )
 def test_threads_that_do_not_start(monkeypatch, where, what):
     """The next call starts them."""
+    machines.settle()
     made, files, called = loop.Loop(), len(os.listdir("/proc/self/fd")), threading.Event()
     monkeypatch.setattr(where, what, failing_once(getattr(where, what), OSError(errno.EMFILE, "none is left")))
     with pytest.raises(OSError, match="none is left"):
-        made.call(called.set)
+        made.start()
     if where is threading.Thread:  # that was the first thread; now the second
         monkeypatch.setattr(where, what, failing_once(threading.Thread.start, OSError(errno.EMFILE, "none is left"), after=1))
         with pytest.raises(OSError, match="none is left"):
-            made.call(called.set)
+            made.start()
     assert len(os.listdir("/proc/self/fd")) == files
-    assert not called.is_set()
-    made.call(called.set)
-    assert called.wait(machines.LIMIT)
-
-
-def test_interrupted_wait_for_the_thread(monkeypatch):
-    """The thread runs, so it keeps its files."""
-    made, start, called = loop.Loop(), threading.Thread.start, threading.Event()
-
-    def interrupted(thread):
-        unowned = thread._args[0] if thread._args else None
-        start(thread)
-        if thread.name == "arrowdevice.share":
-            machines.eventually(lambda: not unowned)
-            raise Interrupted
-
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with pytest.raises(Interrupted):
-        made.start()
+    made.start()
     made.call(called.set)
     assert called.wait(machines.LIMIT)
 
@@ -234,6 +218,7 @@ def test_interrupted_wait_for_the_thread(monkeypatch):
 def test_open_that_the_loop_refuses(owner, monkeypatch, function):
     """The ticket can be opened again."""
     issued = owner.share("int32")
+    machines.settle()
     files, maps = len(os.listdir("/proc/self/fd")), memory_maps()
     with monkeypatch.context() as patch:
         patch.setattr(opener.loop, function, failing_once(getattr(opener.loop, function), OSError(errno.EMFILE, "none is left")))
@@ -249,23 +234,6 @@ def test_open_that_the_loop_refuses(owner, monkeypatch, function):
 def memory_maps():
     with open("/proc/self/maps") as file:
         return file.read().count("memfd:arrowdevice")
-
-
-@pytest.mark.parametrize(("where", "what"), [(opener.memory, "unmap"), (opener._Connection, "end"), (opener._Opened, "release")])
-def test_interrupted_close(owner, monkeypatch, where, what):
-    """The last reference ends what was begun."""
-    maps = memory_maps()
-    batch = share.open(owner.share("int32"))
-    table = pa.table(batch)
-    del table
-    machines.eventually(lambda: cdata.exported() == 0)
-    with monkeypatch.context() as patch:
-        patch.setattr(where, what, failing_once(getattr(where, what), Interrupted()))
-        with pytest.raises(Interrupted):
-            batch.close()
-    del batch
-    assert is_released(owner)
-    assert what == "unmap" or memory_maps() == maps
 
 
 # Of 3 bytes for each of a million fields.

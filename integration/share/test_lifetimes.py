@@ -1,8 +1,13 @@
 """Who keeps what, and until when, in both languages."""
 
+import os
+import queue
+
 import pytest
 
 import machines
+from arrowdevice import share
+from arrowdevice.share import worker
 
 ROUNDS = 100
 
@@ -81,3 +86,45 @@ def test_nothing_is_left(owner, opener):
         once()
     owner.holds_at_most(before[0])
     opener.holds_at_most(before[1])
+
+
+def mappings():
+    with open("/proc/self/maps") as maps:
+        return maps.read().count("/memfd:arrowdevice")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("round", range(10))
+def test_forked_child_frees_its_copies(round):
+    """Those of memory of allocate(), once it has a thread of its own."""
+    memory = share.allocate(1)
+    machines.settle()
+    pid = os.fork()
+    if pid == 0:
+        is_freed = False
+        try:
+            before = mappings()
+            del memory
+            share.allocate(1)
+            machines.eventually(lambda: mappings() == before - 1)
+            is_freed = True
+        finally:
+            os._exit(0 if is_freed else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    memory[0] = 1
+
+
+def test_forked_child_of_a_busy_worker():
+    """It frees what the parent has dropped, and does nothing else that the parent has requested."""
+    made, done = worker.Worker(), []
+
+    class Anything:
+        pass
+
+    dropped = Anything()
+    made.at_end(dropped).append((done.append, "end"))
+    made._queue.put(worker._Call(done.append, ("request of the parent",), queue.SimpleQueue()))
+    del dropped
+    made.after_fork()
+    made.run(done.append, "request of the child")
+    assert done == ["end", "request of the child"]

@@ -357,6 +357,7 @@ def test_refused_arguments_take_nothing():
 
 
 def descriptors():
+    machines.settle()
     return len(os.listdir("/proc/self/fd"))
 
 

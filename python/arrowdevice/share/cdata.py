@@ -10,6 +10,7 @@ import sys
 
 from . import release as releases
 from .schema import MAX_DEPTH, Field, layout_of
+from .worker import worker
 
 _void, _int64 = ctypes.c_void_p, ctypes.c_int64
 
@@ -213,14 +214,33 @@ def release(struct):
         RELEASE(array.release)(ctypes.addressof(array))
 
 
-def _move(capsule, name, kind):
-    """The struct of a capsule, which is then the caller's."""
+class Owned:
+    """A struct of a producer. It is released after the last reference to this object, unless it was before."""
+
+    __slots__ = ("struct", "__weakref__")
+
+    def __init__(self, kind):
+        """It is empty, to be filled by the producer."""
+        self.struct = kind()
+        worker.run(self._own)
+
+    def _own(self):
+        worker.at_end(self).append((release, self.struct))
+
+
+def _move(*capsules):
+    """The structs of capsules, each with its name and the kind of its struct."""
+    return worker.run(lambda: [_moved(*each) for each in capsules])
+
+
+def _moved(capsule, name, kind):
     source = kind.from_address(_get_pointer(capsule, name))
-    struct = kind.from_buffer_copy(source)
-    if not struct.release:
+    if not source.release:
         raise Invalid(f"the {name.decode()} was released already")
+    owned = Owned(kind)
+    ctypes.memmove(ctypes.addressof(owned.struct), ctypes.addressof(source), ctypes.sizeof(kind))
     source.release = None
-    return struct
+    return owned
 
 
 class Invalid(ValueError):
@@ -228,26 +248,24 @@ class Invalid(ValueError):
 
 
 def import_array(data):
-    """The schema and the ArrowArray of an object with __arrow_c_array__, or with __arrow_c_stream__, which is taken once: PyArrow
-    combines several batches. The caller releases the array, which is None for a stream without batches."""
+    """The schema and the owned ArrowArray of an object with __arrow_c_array__, or with __arrow_c_stream__, which is taken once:
+    PyArrow combines several batches. The array is None for a stream without batches."""
     if hasattr(data, "__arrow_c_array__"):
         schema, array = data.__arrow_c_array__()
-        return _schema_of_batch(_move(schema, b"arrow_schema", ArrowSchema)), _move(array, b"arrow_array", ArrowArray)
-    stream, arrays = _move(data.__arrow_c_stream__(), b"arrow_array_stream", ArrowArrayStream), []
+        schema, array = _move((schema, b"arrow_schema", ArrowSchema), (array, b"arrow_array", ArrowArray))
+        return _schema_of_batch(schema), array
+    (stream,), arrays = _move((data.__arrow_c_stream__(), b"arrow_array_stream", ArrowArrayStream)), []
     try:
-        struct = ArrowSchema()
-        _next(stream, "get_schema", struct)
-        field = _schema_of_batch(struct)
+        field = _schema_of_batch(_next(stream.struct, "get_schema", ArrowSchema))
         while len(arrays) < 2:
-            array = ArrowArray()
-            _next(stream, "get_next", array)
-            if not array.release:
+            array = _next(stream.struct, "get_next", ArrowArray)
+            if not array.struct.release:
                 return field, arrays.pop() if arrays else None
             arrays.append(array)
-        return import_array(_combined(stream, arrays))
+        return import_array(_combined(stream.struct, [array.struct for array in arrays]))
     finally:
         for each in (*arrays, stream):
-            release(each)
+            release(each.struct)
 
 
 def _combined(stream, arrays):
@@ -268,21 +286,23 @@ def _combined(stream, arrays):
     return whole[0] if whole else batches[0]
 
 
-def _next(stream, function, struct):
-    at = ctypes.addressof(stream)
+def _next(stream, function, kind):
+    """What a function of a stream makes."""
+    at, owned = ctypes.addressof(stream), Owned(kind)
     if not getattr(stream, function) or not stream.get_last_error:
         raise Invalid(f"ArrowArrayStream.{function} = NULL, want a function")
-    if number := _GET(getattr(stream, function))(at, ctypes.addressof(struct)):
+    if number := _GET(getattr(stream, function))(at, ctypes.addressof(owned.struct)):
         text = _GET_LAST_ERROR(stream.get_last_error)(at)
         raise OSError(number, (text or b"").decode("utf-8", "replace") or f"{function} failed")
+    return owned
 
 
-def _schema_of_batch(struct):
+def _schema_of_batch(owned):
     """The fields of a schema, which is released."""
     try:
-        field = _field(struct, 0, "schema")
+        field = _field(owned.struct, 0, "schema")
     finally:
-        release(struct)
+        release(owned.struct)
     if field.format != "+s" or field.dictionary:
         raise Invalid(f"the type {field.format!r}, want a record batch: a struct")
     return field

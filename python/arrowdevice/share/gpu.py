@@ -81,7 +81,6 @@ class Opened:
     def __init__(self, ordinal, device):
         self.ordinal, self._device = ordinal, device
         self.addresses, self._handles, self._event, self._context = [], [], None, None
-        self._unclosed = [True]  # popped once, by whichever thread is first
 
     def open(self, ticket):
         """Opens the regions of a ticket, and its event."""
@@ -115,13 +114,9 @@ class Opened:
 
     def close(self, done, outcome):
         """Closes the memory after the pending work of this process, and calls done(outcome), on a thread of its own: it waits for
-        the GPU. A second call does nothing."""
+        the GPU."""
         if self._context is None:
             done(outcome)
-            return
-        try:
-            self._unclosed.pop()
-        except IndexError:
             return
         thread = threading.Thread(target=self._close, args=(done, outcome), name="arrowdevice.share close", daemon=True)
         try:

@@ -1,7 +1,8 @@
-"""The threads of all openers and owners of this process: one waits for sockets, the other ends what consumers have released."""
+"""The threads of all openers and owners of this process: one waits for sockets, another one ends what consumers have released."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import selectors
@@ -15,10 +16,10 @@ _SWEEP = 0.1  # seconds between looks at capsules that no consumer has taken
 
 
 class Loop:
-    """Calls functions when files can be read, or when it is too late for that. All but start() and call() belongs to its thread."""
+    """Calls functions when files can be read, or when it is too late for that. All but start() and call() belongs to its thread. No
+    signal handler runs on the threads that call those."""
 
     def __init__(self):
-        self._start = threading.Lock()
         self._reset()
 
     def _reset(self):
@@ -27,40 +28,28 @@ class Loop:
         self._late = {}  # when and what to call, by the file
 
     def start(self):
-        """Starts the threads, if they do not run. After an error it can be called again."""
-        if self._thread is not None:
-            return
-        with self._start:
-            if self._collector is None:
-                cdata.prepare()
-                thread = threading.Thread(target=cdata.collect, name="arrowdevice.share release", daemon=True)
-                thread.start()
-                self._collector = thread
-            if self._thread is None:
-                self._begin()
+        """Starts the threads, if they do not run. After an error it can be called again. The worker calls it."""
+        if self._collector is None:
+            cdata.prepare()
+            thread = threading.Thread(target=cdata.collect, name="arrowdevice.share release", daemon=True)
+            thread.start()
+            self._collector = thread
+        if self._thread is None:
+            self._begin()
 
     def _begin(self):
-        wake, unowned = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), [True]
-        selector = thread = None
-        try:
-            selector = selectors.DefaultSelector()
-            selector.register(wake, selectors.EVENT_READ, self._woken)
-            self._wake, self._selector = wake, selector
-            thread = threading.Thread(target=self._run, args=(unowned,), name="arrowdevice.share", daemon=True)
+        with contextlib.ExitStack() as undo:
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            undo.callback(os.close, self._wake)
+            self._selector = undo.enter_context(selectors.DefaultSelector())
+            self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
+            thread = threading.Thread(target=self._run, name="arrowdevice.share", daemon=True)
             thread.start()
-        except BaseException:
-            if not _first(unowned):  # Ctrl-C, once the thread ran
-                self._thread = thread
-                raise
-            if selector is not None:
-                selector.close()
-            os.close(wake)
-            raise
+            undo.pop_all()
         self._thread = thread
 
     def call(self, function, *arguments):
         """Calls a function on the thread, soon."""
-        self.start()
         self._calls.put((function, arguments))
         os.eventfd_write(self._wake, 1)
 
@@ -87,9 +76,7 @@ class Loop:
             times.append(_SWEEP)
         return max(min(times), 0) if times else None
 
-    def _run(self, unowned):
-        if not _first(unowned):
-            return
+    def _run(self):
         while True:
             for key, _ in self._selector.select(self._timeout(cdata.sweep())):
                 self._guarded(key.data)
@@ -111,16 +98,7 @@ class Loop:
         if self._thread is not None:
             self._selector.close()
             os.close(self._wake)
-        self._start = threading.Lock()
         self._reset()
-
-
-def _first(unowned):
-    """Reports whether this thread is the first to take the only element."""
-    try:
-        return unowned.pop()
-    except IndexError:
-        return False
 
 
 loop = Loop()

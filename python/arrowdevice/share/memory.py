@@ -10,6 +10,8 @@ import mmap
 import os
 import weakref
 
+from .worker import worker
+
 _SHRINK, _GROW, _FUTURE_WRITE, _SEAL = 0x2, 0x4, 0x10, 0x1  # F_SEAL_...
 _ADD_SEALS, _GET_SEALS = 1033, 1034
 
@@ -48,8 +50,8 @@ def map_code(code):
     return address
 
 
-def unmap(address, size, munmap=_munmap):
-    munmap(address, size)
+def unmap(address, size):
+    _munmap(address, size)
 
 
 def map_received(file, size):
@@ -65,14 +67,15 @@ def map_received(file, size):
 
 
 class Block:
-    """A file, which is mapped here. It ends with its last reference."""
+    """A file, which is mapped here. It ends with its last reference. Those that can be found are in _blocks."""
 
-    def __init__(self, size):
+    __slots__ = ("size", "file", "address", "__weakref__")
+
+    def __init__(self, size, can_be_found=False):
         self.size = -(-size // _PAGE) * _PAGE
-        self.address, self._pid = 0, os.getpid()
-        self.file = os.memfd_create("arrowdevice", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.posix_fallocate(self.file, 0, self.size)  # without it, a write would kill the process where memory is short
-        self.address = map_file(self.file, self.size, writable=True)
+        worker.run(self._open, can_be_found)
+        # Here, as it takes time for much memory. Without it, a write would kill the process where memory is short.
+        os.posix_fallocate(self.file, 0, self.size)
         try:
             fcntl.fcntl(self.file, _ADD_SEALS, _SHRINK | _GROW | _FUTURE_WRITE | _SEAL)
         except OSError as error:  # Linux before 5.1
@@ -80,11 +83,16 @@ class Block:
                 raise
             fcntl.fcntl(self.file, _ADD_SEALS, _SHRINK | _GROW | _SEAL)
 
-    def __del__(self, close=os.close, unmap=unmap):
-        if self.address:
-            unmap(self.address, self.size)
-        if hasattr(self, "file"):
-            close(self.file)
+    def _open(self, can_be_found):
+        at_end = worker.at_end(self)
+        self.file = os.memfd_create("arrowdevice", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        at_end.append((os.close, self.file))
+        os.ftruncate(self.file, self.size)
+        self.address = map_file(self.file, self.size, writable=True)
+        at_end.append((unmap, self.address, self.size))
+        if can_be_found:
+            _blocks[self.address] = weakref.ref(self)
+            at_end.append((_blocks.pop, self.address))
 
 
 _blocks: dict[int, weakref.ref[Block]] = {}  # weak references to the blocks of allocate, by their address
@@ -106,19 +114,13 @@ class Allocated:
 
 def allocate(size: int) -> memoryview:
     """Writable, zeroed bytes that share() passes on without a copy, aligned to a page: for numpy.frombuffer(m, dtype),
-    pyarrow.py_buffer(m), or a file's readinto(m). They take whole pages and a descriptor, and are freed with the last view of
-    them. Arrow data is immutable: do not write once they are shared."""
+    pyarrow.py_buffer(m), or a file's readinto(m). They take whole pages and a descriptor, and are freed, by a thread, after the
+    last view of them. Arrow data is immutable: do not write once they are shared."""
     if size < 0:
         raise ValueError(f"share: allocate: size = {size}, want 0 or more")
     if size == 0:
         return memoryview(bytearray())
-    block = Block(size)
-
-    def forget(reference, address=block.address, blocks=_blocks):
-        if blocks.get(address) is reference:
-            blocks.pop(address, None)
-
-    _blocks[block.address] = weakref.ref(block, forget)
+    block = Block(size, can_be_found=True)
     array = (ctypes.c_char * size).from_address(block.address)
     array._block = block
     return memoryview(array).cast("B")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import select
 import socket
-import sys
 import threading
 import time
 from array import array
 
 from . import cdata, gpu, memory
 from .errors import BadTicket, OtherUser, OwnerGone, Used
+from .event import Event
 from .loop import loop
 from .peer import is_same_user, peer_of
 from .ticket import CPU, CUDA, Node, Ticket, require_linux
 from .wire import until
+from .worker import worker
 
 TYPE_CHECKING = False  # which checkers take for true
 
@@ -31,20 +33,34 @@ ACCEPTED, EXHAUSTED, MISMATCHED, OTHER_USER = b"\1", b"\2", b"\3", b"\4"
 RELEASED, FAILED = b"r", b"f"
 MAX_FILES = 253  # descriptors in one message (SCM_MAX_FD)
 
-_MAX_TIMEOUT = 2_000_000  # seconds: sockets of Python have no more
+_MAX_TIMEOUT = 2_000_000  # seconds: poll has no more
 _WAIT_FOR_OWNER = 0.05  # seconds, after a failure
 
 
 class _Connection:
-    """The opener's end, which is closed when end() was called, or with the last reference."""
+    """The opener's end. All but connect(), receive() and wait() is called where no signal handler runs."""
 
-    def __init__(self, socket_):
-        self.socket, self.files, self.pid = socket_, [], os.getpid()
-        self._open, self._ended = True, False
+    def __init__(self):
+        self.socket, self.files, self.pid = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), [], os.getpid()
+        self.socket.setblocking(False)
+        self._is_connected, self._open, self._closed = False, True, Event()
 
-    def __del__(self, finalizing=sys.is_finalizing):
-        if not finalizing():
-            self.end(FAILED)
+    def connect(self, name, deadline):
+        """Connects to the owner. It retries while the backlog of the socket is full."""
+        while True:
+            try:
+                return worker.run(self._connect, name)
+            except BlockingIOError:
+                time.sleep(min(0.005, _left(deadline)))
+
+    def _connect(self, name):
+        try:
+            self.socket.connect(b"\0" + name)
+        except ConnectionRefusedError as error:
+            raise OwnerGone(f"share: open: the owner of the batch has exited, or shares nothing any more: {error}") from None
+        if not is_same_user(peer_of(self.socket)[1]):  # before anything of the ticket is sent
+            raise OtherUser("share: open: the owner belongs to another user")
+        self._is_connected = True
 
     def receive(self, ticket, data, deadline):
         """Requests the batch, and receives the reply and the files."""
@@ -54,49 +70,78 @@ class _Connection:
         except (BrokenPipeError, ConnectionResetError) as error:  # the owner has replied and closed its end
             refused = error
         for last in (False, True):
-            self.socket.settimeout(_left(deadline))
+            self._wait_for_reply(deadline)
             try:
-                reply, rights, flags, _ = self.socket.recvmsg(1, socket.CMSG_SPACE(4 * MAX_FILES), socket.MSG_CMSG_CLOEXEC)
+                reply, flags = worker.run(self._receive)
                 break
             except ConnectionResetError as error:  # the owner did not read the request; its reply follows this error
                 if last:
                     raise OwnerGone(f"share: open: the owner of the batch has exited: {error}") from None
-        for level, kind, content in rights:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                numbers = array("i")
-                numbers.frombytes(content[: len(content) // 4 * 4])
-                self.files += numbers
         if not reply:
             raise OwnerGone("share: open: the owner of the batch closed the connection") from refused
         if flags & socket.MSG_CTRUNC:
             raise OSError(errno.EMFILE, f"share: open: this process has free descriptors for only {len(self.files)} files")
         return reply
 
+    def _wait_for_reply(self, deadline):
+        reply = select.poll()
+        reply.register(self.socket, select.POLLIN)
+        while not reply.poll(1000 * _left(deadline)):
+            pass
+
+    def _receive(self):
+        reply, rights, flags, _ = self.socket.recvmsg(1, socket.CMSG_SPACE(4 * MAX_FILES), socket.MSG_CMSG_CLOEXEC)
+        for level, kind, content in rights:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                numbers = array("i")
+                numbers.frombytes(content[: len(content) // 4 * 4])
+                self.files += numbers
+        return reply, flags
+
     def close_files(self):
         while self.files:
             os.close(self.files.pop())
 
     def end(self, outcome):
-        """Tells the owner that this process no longer uses the batch, and closes the connection. After Ctrl-C it is called again."""
+        """Notifies the owner that this process no longer uses the batch, and closes the connection."""
         self._open = False
-        if self._ended:
-            return
         self.close_files()
         if self.pid != os.getpid():  # a child that was forked: the batch is its parent's
             self.socket.close()
-            self._ended = True
+            return
+        if not self._is_connected:
+            loop.call(self._close)
             return
         try:
             self.socket.settimeout(5)
             self.socket.send(outcome)
-            if outcome == FAILED:  # the ticket can be opened again as soon as the owner knows
+            if outcome == FAILED:
                 self.socket.shutdown(socket.SHUT_WR)
-                self.socket.settimeout(_WAIT_FOR_OWNER)
-                self.socket.recv(1)
         except OSError:
             pass
-        loop.call(_close, self.socket)
-        self._ended = True
+        loop.call(self._close_after_owner if outcome == FAILED else self._close)
+
+    def _close_after_owner(self):
+        """Closes the connection once the owner has closed its end: then the ticket can be opened again."""
+        loop.forget(self.socket)
+        loop.watch(self.socket, self._close_at_end, _WAIT_FOR_OWNER, self._close)
+
+    def _close_at_end(self):
+        try:
+            is_reply = self.socket.recv(1, socket.MSG_DONTWAIT)  # one that nobody has waited for; its files are dropped
+        except OSError:
+            is_reply = False
+        if not is_reply:
+            self._close()
+
+    def _close(self):
+        loop.forget(self.socket)
+        self.socket.close()
+        self._closed.set()
+
+    def wait(self):
+        """Waits until the connection is closed, after a failure."""
+        self._closed.wait(_WAIT_FOR_OWNER)
 
     def watch(self, gone):
         """Calls gone, on a thread of its own, if the owner closes the connection before this process does."""
@@ -110,11 +155,6 @@ class _Connection:
             loop.watch(self.socket, ready)
 
 
-def _close(socket_):
-    loop.forget(socket_)
-    socket_.close()
-
-
 def _left(deadline):
     left = deadline - time.monotonic()
     if left <= 0:
@@ -122,43 +162,18 @@ def _left(deadline):
     return left
 
 
-def _connect(name, deadline):
-    """Connects to the owner. It retries while the backlog of the socket is full."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        connection.setblocking(False)
-        while True:
-            try:
-                connection.connect(b"\0" + name)
-                break
-            except BlockingIOError:
-                time.sleep(min(0.005, _left(deadline)))
-            except ConnectionRefusedError as error:
-                raise OwnerGone(f"share: open: the owner of the batch has exited, or shares nothing any more: {error}") from None
-        if not is_same_user(peer_of(connection)[1]):  # before anything of the ticket is sent
-            raise OtherUser("share: open: the owner belongs to another user")
-        connection.settimeout(_left(deadline))
-        return connection
-    except BaseException:
-        connection.close()
-        raise
-
-
 class _Opened:
-    """The memory of another process. It is closed after the last release of those that retain it, or with the last reference: a
-    release that Ctrl-C has cut short is not lost."""
+    """The memory of another process. It is closed after the last release of those that retain it. No signal handler runs on the threads
+    that open, release and close it."""
 
-    def __init__(self, connection):
-        self.outcome, self.mappings, self.device = FAILED, [], None
+    def __init__(self, device):
+        self.outcome, self.mappings, self.device = FAILED, [], device
         self._holders, self._open = set(), True  # changed by single operations, which no other thread can interrupt
-        self.connection = connection
+        self._unclosed = [True]  # popped once, by the thread that is first
+        self.connection = _Connection()
 
-    def __del__(self, finalizing=sys.is_finalizing):
-        if not finalizing():
-            self.close()
-
-    def open(self, ticket):
-        """Maps the files, or opens the memory of a GPU."""
+    def open(self, ticket, gone):
+        """Maps the files, or opens the memory of a GPU, and watches the owner."""
         if self.device is not None:
             self.device.open(ticket)
         else:
@@ -173,7 +188,7 @@ class _Opened:
                 except OSError as error:
                     raise OSError(error.errno, f"share: open: regions[{i}]: {error.strerror}") from None
         self.connection.close_files()
-        self.outcome = RELEASED
+        loop.call(self.connection.watch, gone)
 
     def address(self, region, offset):
         """The address of a place in a region; NULL in region 0."""
@@ -197,15 +212,15 @@ class _Opened:
                 self.close()
 
     def close(self):
+        try:
+            self._unclosed.pop()
+        except IndexError:
+            return
         if self.device is not None:
             self.device.close(self.connection.end, self.outcome)
             return
         while self.mappings:
-            try:
-                mapping = self.mappings.pop()
-            except IndexError:  # another thread was first
-                break
-            memory.unmap(*mapping)
+            memory.unmap(*self.mappings.pop())
         self.connection.end(self.outcome)
 
 
@@ -218,7 +233,7 @@ class _HostArrays:
         """Capsules "arrow_schema" and "arrow_array"."""
         self._check_requested(requested_schema, kwargs)
         struct = cdata.ArrowArray()
-        return self._capsules(struct, struct, b"arrow_array")
+        return worker.run(self._capsules, struct, struct, b"arrow_array")
 
 
 if TYPE_CHECKING:  # which cannot know where memory is, and so sees the protocol on all batches
@@ -239,14 +254,13 @@ class RecordBatch(_SeenArrays):
 
     def close(self) -> None:
         """Ends this object. A second call does nothing."""
+        worker.run(self._close)
+
+    def _close(self):
         opened, self._opened = self._opened, None
         cdata.sweep()
         if opened is not None:
             opened.release("batch")
-
-    def __del__(self, finalizing=sys.is_finalizing):
-        if getattr(self, "_opened", None) is not None and not finalizing():
-            self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -299,6 +313,9 @@ class RecordBatch(_SeenArrays):
     def __arrow_c_schema__(self) -> object:
         """A capsule "arrow_schema"."""
         self._memory()
+        return worker.run(self._schema)
+
+    def _schema(self):
         loop.start()
         return cdata.capsule(cdata.export_schema(self._ticket.schema), b"arrow_schema")
 
@@ -311,7 +328,7 @@ class RecordBatch(_SeenArrays):
         if opened.device is not None:
             struct.device_type, struct.device_id = CUDA, opened.device.ordinal
             struct.sync_event = opened.device.event_address()
-        return self._capsules(struct, struct.array, b"arrow_device_array")
+        return worker.run(self._capsules, struct, struct.array, b"arrow_device_array")
 
     def _check_requested(self, requested, keywords):
         unknown = sorted(name for name, value in keywords.items() if value is not None)
@@ -369,13 +386,11 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
     deadline = time.monotonic() + timeout
     with until(deadline):
         t = Ticket.decode(ticket)
-    t.check_owner()
-    device = gpu.find(t.device_uuid) if t.device_type == CUDA else None
-    loop.start()
-    connection = _Connection(_connect(t.socket, deadline))
-    opened = _Opened(connection)
+    batch = worker.run(_begin, t)
+    opened = batch._opened
     try:
-        reply = connection.receive(t, ticket, deadline)
+        opened.connection.connect(t.socket, deadline)
+        reply = opened.connection.receive(t, ticket, deadline)
         if reply == EXHAUSTED:
             raise Used("share: open: the ticket cannot be opened any more")
         if reply == MISMATCHED:
@@ -386,13 +401,20 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
             raise BadTicket(f"share: open: the owner replied {reply[0]}")
         with until(deadline):
             t.decode_rest()
-        opened.device = device
-        opened.open(t)
-        loop.call(connection.watch, owner_gone)
-    except BaseException as error:
-        opened.outcome = FAILED
-        opened.close()
-        if isinstance(error, socket.timeout) and not str(error).startswith("share: "):
-            raise TimeoutError("share: open: the owner does not answer") from None
+        worker.run(opened.open, t, owner_gone)
+    except BaseException:
+        batch.close()
+        opened.connection.wait()
         raise
-    return (RecordBatch if device is not None else _HostRecordBatch)(opened, t)
+    opened.outcome = RELEASED
+    return batch
+
+
+def _begin(ticket):
+    """The batch of a ticket, without its memory."""
+    ticket.check_owner()
+    device = gpu.find(ticket.device_uuid) if ticket.device_type == CUDA else None
+    loop.start()
+    batch = (RecordBatch if device is not None else _HostRecordBatch)(_Opened(device), ticket)
+    worker.at_end(batch).append((batch._opened.release, "batch"))
+    return batch

@@ -12,9 +12,11 @@ import time
 from array import array
 
 from . import peer, source
+from .event import Event
 from .loop import loop
 from .opener import ACCEPTED, EXHAUSTED, FAILED, MISMATCHED, OTHER_USER, REQUEST
-from .ticket import require_linux, socket_name
+from .ticket import boot_id, require_linux, socket_name
+from .worker import worker
 
 TYPE_CHECKING = False  # which checkers take for true
 
@@ -31,8 +33,8 @@ _REQUEST_SIZE = len(REQUEST) + 16 + 32
 
 
 class _Owner:
-    """The batches that this process shares, by their tokens, and the socket that openers connect to. The socket belongs to the thread
-    of the loop, but for its creation."""
+    """The offers of this process, by their tokens, and the socket that openers connect to. The socket belongs to the thread of the
+    loop, but for its creation. The worker calls add(), and so no signal handler runs while it or another function is called."""
 
     def __init__(self):
         self.after_fork()
@@ -44,13 +46,19 @@ class _Owner:
         self.by_token, self.name, self.listener = {}, b"", None
         self.connections, self.pending = set(), set()
 
-    def add(self, shared):
-        """Registers a batch, and returns the name of the socket."""
+    def add(self, taken, openers, ticket):
+        """Offers a batch, and completes its ticket."""
+        loop.start()
+        offer = _Offer(taken, openers)
+        shared = Shared(offer)
+        worker.at_end(shared).append((offer.shared_is_gone,))
         with self.lock:
             if self.listener is None:
                 self.start()
-            self.by_token[shared._token] = shared
-            return self.name
+            self.by_token[offer.token] = offer
+            ticket.socket = self.name
+        ticket.token, ticket.boot = offer.token, boot_id()
+        return shared
 
     def start(self):
         """Makes the socket. After an error, everything is as before."""
@@ -69,9 +77,9 @@ class _Owner:
             listener.close()
             raise
 
-    def remove(self, shared):
+    def remove(self, offer):
         with self.lock:
-            self.by_token.pop(shared._token, None)
+            self.by_token.pop(offer.token, None)
             self.stop_if_unused()
 
     def stop_if_unused(self):
@@ -138,21 +146,21 @@ class _Owner:
             self.refuse(listener, connection)
             return
         with self.lock:
-            shared = self.by_token.get(token)
-        reply = shared._admit(digest) if shared else EXHAUSTED
+            offer = self.by_token.get(token)
+        reply = offer.admit(digest) if offer else EXHAUSTED
         if reply != ACCEPTED:
             self.refuse(listener, connection, reply)
             return
-        if not _send(connection, ACCEPTED, shared._source.files()):
+        if not _send(connection, ACCEPTED, offer.source.files()):
             self.refuse(listener, connection)
-            shared._leave(True)
+            offer.leave(True)
             return
         self.pending.discard(connection)
         loop.forget(connection)
-        loop.watch(connection, functools.partial(self.ended, connection, pid, shared))
+        loop.watch(connection, functools.partial(self.ended, connection, pid, offer))
         self.resume(listener)
 
-    def ended(self, connection, pid, shared):
+    def ended(self, connection, pid, offer):
         """Reads the last message of an opener."""
         last = b""
         for _ in range(2):
@@ -166,14 +174,14 @@ class _Owner:
         process = None if last else peer.open_process(connection, pid)
         self.close(connection)
         if process is None:
-            shared._leave(last == FAILED)
+            offer.leave(last == FAILED)
             return
 
         # The system closes the sockets of a killed process while its memory may still be mapped.
         def exited():
             loop.forget(process)
             os.close(process)
-            shared._leave(False)
+            offer.leave(False)
 
         loop.watch(process, exited, _EXIT, exited)
 
@@ -192,84 +200,103 @@ _owner = _Owner()
 os.register_at_fork(after_in_child=_owner.after_fork)
 
 
-class Shared:
-    """A batch offered to other processes: share() makes it. It retains the data until the ticket was closed, or opened as often as
-    allowed, and every opener has released its batch."""
+class _Offer:
+    """A batch and who may open it. No signal handler runs on the threads that change it."""
 
     def __init__(self, source, openers):
-        self._source, self._left, self._open = source, openers, 0
-        self._token = os.urandom(16)
-        self._lock = threading.RLock()
-        self._closed = self._released = False
-        self._opened, self._done = threading.Event(), threading.Event()
-        self._ticket = b""
+        self.source, self.left, self.openers = source, openers, 0
+        self.token, self.ticket = os.urandom(16), b""
+        self.lock = threading.RLock()
+        self.is_closed = self.is_released = self.is_in_block = False
+        self.opened, self.done = Event(), Event()
+        self.ends_with_shared = True  # as no process can have the ticket
+
+    def close(self):
+        with self.lock:
+            self.is_closed = True
+            self._set_left(0)
+        self._release_if_unused()
+
+    def shared_is_gone(self):
+        if self.ends_with_shared:
+            self.close()
+
+    def _set_left(self, count):
+        self.left = count
+        if count == 0:
+            self.opened.set()
+
+    def admit(self, digest):
+        if hashlib.sha256(self.ticket).digest() != digest:
+            return MISMATCHED
+        with self.lock:
+            if self.left == 0:
+                return EXHAUSTED
+            self.openers += 1
+            self._set_left(self.left - 1)
+            return ACCEPTED
+
+    def leave(self, failed):
+        """Ends admit. An opener that failed to open the memory does not count, unless the ticket was closed since."""
+        with self.lock:
+            self.openers -= 1
+            if failed and not self.is_closed:
+                self.left += 1
+        self._release_if_unused()
+
+    def _release_if_unused(self):
+        with self.lock:
+            if self.left or self.openers or self.is_released:
+                return
+            self.is_released = True
+        _owner.remove(self)
+        self.source.release()
+        self.done.set()
+
+
+class Shared:
+    """A batch offered to other processes: share() makes it. It retains the data until the ticket was closed, or opened as often as
+    allowed, and every opener has released its batch. Without this object the ticket stays valid once it was read, unless that was in a
+    with block."""
+
+    def __init__(self, offer):
+        self._offer = offer
 
     @property
     def ticket(self) -> bytes:
         """The ticket, to be sent to another process by any means. Each process of this user that has it can open the batch, so keep
         it secret."""
-        return self._ticket
+        offer = self._offer
+        offer.ends_with_shared = offer.is_in_block
+        return offer.ticket
 
     @property
     def openers(self) -> int:
         """The number of processes that have the batch open."""
-        return self._open
+        return self._offer.openers
 
     def close(self) -> None:
         """Withdraws the ticket, which then cannot be opened. The data are released once every opener has released its batch. A
         second call does nothing."""
-        with self._lock:
-            self._closed = True
-            self._set_left(0)
-        self._release_if_unused()
+        worker.run(self._offer.close)
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until the data were released, at most timeout seconds: then it raises TimeoutError, and may be called again."""
-        if not self._done.wait(_seconds("wait", timeout)):
-            raise TimeoutError(f"share: wait: for {self._open} openers, and the ticket can be opened {self._left} more times")
+        offer = self._offer
+        if not offer.done.wait(_seconds("wait", timeout)):
+            raise TimeoutError(f"share: wait: for {offer.openers} openers, and the ticket can be opened {offer.left} more times")
 
     def wait_opened(self, timeout: float | None = None) -> None:
         """Waits until the ticket was closed, or opened as often as allowed, at most timeout seconds (TimeoutError)."""
-        if not self._opened.wait(_seconds("wait_opened", timeout)):
+        if not self._offer.opened.wait(_seconds("wait_opened", timeout)):
             raise TimeoutError("share: wait_opened: until the ticket is opened")
 
     def __enter__(self) -> Self:
+        self._offer.is_in_block = self._offer.ends_with_shared = True
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _set_left(self, count):
-        self._left = count
-        if count == 0:
-            self._opened.set()
-
-    def _admit(self, digest):
-        with self._lock:
-            if hashlib.sha256(self._ticket).digest() != digest:
-                return MISMATCHED
-            if self._left == 0:
-                return EXHAUSTED
-            self._open += 1
-            self._set_left(self._left - 1)
-            return ACCEPTED
-
-    def _leave(self, failed):
-        """Ends _admit. An opener that failed to open the memory does not count, unless the ticket was closed since."""
-        with self._lock:
-            self._open -= 1
-            if failed and not self._closed:
-                self._left += 1
-        self._release_if_unused()
-
-    def _release_if_unused(self):
-        with self._lock:
-            if self._left or self._open or self._released:
-                return
-            self._released = True
-        _owner.remove(self)
-        self._source.release()
-        self._done.set()
 
 
 def _seconds(function, timeout):
@@ -293,18 +320,17 @@ def share(data: Any, *, openers: int = 1) -> Shared:
         raise TypeError(f"share: share: openers = {openers!r}, want an int")
     if openers < 1:
         raise ValueError(f"share: share: openers = {openers}, want 1 or more")
-    field, struct = source.take(data)
-    taken = source.Source(struct)
+    field, owned = source.take(data)
+    taken = source.Source(owned)
     try:
         ticket = taken.describe(field)
-        shared = Shared(taken, openers)
-        ticket.token, ticket.socket = shared._token, _owner.add(shared)
-        try:
-            shared._ticket = source.encode(ticket)
-        except BaseException:
-            _owner.remove(shared)
-            raise
-        return shared
+        shared = worker.run(_owner.add, taken, openers, ticket)
     except BaseException:
-        taken.release()
+        worker.run(taken.release)
         raise
+    try:
+        shared._offer.ticket = source.encode(ticket)
+    except BaseException:
+        shared.close()
+        raise
+    return shared

@@ -9,7 +9,8 @@ from . import cdata, memory
 from .errors import NotShareable
 from .opener import MAX_FILES
 from .schema import layout_of
-from .ticket import MAX_SIZE, Node, Region, Ticket, boot_id, here, namespace
+from .ticket import MAX_SIZE, Node, Region, Ticket, here, namespace
+from .wire import until
 
 _ALIGNMENT = 64  # bytes, of buffers in a copy
 _COPY = -1  # stands for the region of the copies
@@ -17,7 +18,7 @@ _MAX_BUFFER = 1 << 47  # bytes: more than any process can address
 
 
 def take(data):
-    """The schema and the struct of a batch, which is None if there is none."""
+    """The schema and the owned struct of a batch, which is None if there is none."""
     if not hasattr(data, "__arrow_c_array__") and not hasattr(data, "__arrow_c_stream__"):
         if hasattr(data, "__arrow_c_device_array__"):
             raise NotShareable("share: share: data are in memory of a device, which a Go program can share")
@@ -34,7 +35,8 @@ def encode(ticket):
         data = ticket.encode()
         if len(data) > MAX_SIZE:
             raise NotShareable(f"share: share: the ticket has {len(data)} bytes, want at most {MAX_SIZE}")
-        Ticket.decode(data).decode_rest()
+        with until(float("inf")):  # a signal handler may have ended the bound of an opening
+            Ticket.decode(data).decode_rest()
         return data
     except NotShareable:
         raise
@@ -45,23 +47,23 @@ def encode(ticket):
 class Source:
     """The memory of a batch: the blocks that its buffers are in, and one that the others are copied to."""
 
-    def __init__(self, struct):
-        self.struct, self.blocks = struct, []
+    def __init__(self, owned):
+        self._owned, self.blocks = owned, []
         self._allocated = None  # while the batch is described
         self._places, self._copied = {}, 0  # of buffers, by their addresses and sizes; bytes to copy
 
     def release(self):
-        if self.struct:
-            cdata.release(self.struct)
+        if self._owned:
+            cdata.release(self._owned.struct)
         self.blocks = []
 
     def files(self):
         return [block.file for block in self.blocks]
 
     def describe(self, field):
-        """The ticket of the batch, without its owner's socket and token."""
-        t, root = Ticket(), self.struct
-        t.schema, t.process, t.boot = field, here.process, boot_id()
+        """The ticket of the batch, without what its owner adds."""
+        t, root = Ticket(), self._owned and self._owned.struct
+        t.schema, t.process = field, here.process
         t.network, t.pids = namespace("net"), namespace("pid")
         if root is None:
             t.columns = [_empty(f) for f in field.children]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import re
+import sys
 
 from . import ipc, wire
 from .errors import BadTicket, NotSupported, OtherHost, OtherNetwork, SameProcess
@@ -333,18 +335,14 @@ def _encoded(n):
 
 def require_linux(what):
     """Refuses other systems."""
-    import sys
-
     if not sys.platform.startswith("linux"):
         raise NotSupported(f"share: {what}: on {sys.platform}: CUDA IPC and memfd exist on Linux only")
-    if _in_subinterpreter():
+    if _IN_SUBINTERPRETER:
         raise NotSupported(f"share: {what}: in a subinterpreter: its threads end the process with it")
 
 
 def _in_subinterpreter():
     """Reports whether this is known to be no main interpreter."""
-    import importlib
-
     for name in ("_interpreters", "_xxsubinterpreters"):  # since Python 3.13, and before
         try:
             module = importlib.import_module(name)
@@ -352,3 +350,6 @@ def _in_subinterpreter():
         except (ImportError, AttributeError):
             pass
     return False
+
+
+_IN_SUBINTERPRETER = _in_subinterpreter()  # a signal handler that raises during an import may leave its lock locked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
@@ -22,14 +21,18 @@ class _Limit(threading.local):
 _limit = _Limit()
 
 
-@contextlib.contextmanager
-def until(deadline):
-    """Bounds how long this thread reads messages, by time.monotonic(): fields raises TimeoutError."""
-    _limit.deadline = deadline
-    try:
-        yield
-    finally:
-        del _limit.deadline
+class until:
+    """Bounds how long this thread reads messages, by time.monotonic(): fields raises TimeoutError. It has no generator, whose end
+    after an exception would come at any time."""
+
+    def __init__(self, deadline):
+        self._deadline = deadline
+
+    def __enter__(self):
+        _limit.deadline = self._deadline
+
+    def __exit__(self, *_):
+        _limit.deadline = float("inf")
 
 
 def _look():

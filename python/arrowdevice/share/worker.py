@@ -1,0 +1,110 @@
+"""The thread that opens, maps, retains and frees for the others.
+
+Python runs signal handlers on the main thread, also between a call and the use of its result, which is lost if a handler raises, such
+as KeyboardInterrupt. So what must not be lost is made on this thread, where no handler runs, and belongs to an object that is handed
+over: once the object is gone, the thread frees what belongs to it. A finalizer in Python would not do, as a handler can end it, too.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from queue import SimpleQueue
+
+
+class _Call:
+    """A request of a call, and the queue for its result."""
+
+    __slots__ = ("_function", "_arguments", "_reply")
+
+    def __init__(self, function, arguments, reply):
+        self._function, self._arguments, self._reply = function, arguments, reply
+
+    def do(self):
+        try:
+            result = self._function(*self._arguments)
+        except BaseException as error:
+            self._reply.put((None, error))
+        else:
+            self._reply.put((result, None))
+
+
+class _End(weakref.ref):
+    """What is to be called after the end of an object: functions and their arguments."""
+
+    __slots__ = ("calls", "ends")
+
+    def do(self):
+        del self.ends[id(self)]
+        while self.calls:
+            function, *arguments = self.calls.pop()
+            try:
+                function(*arguments)
+            except BaseException:  # the others are called nevertheless
+                with contextlib.suppress(BaseException):
+                    sys.excepthook(*sys.exc_info())
+
+
+class Worker:
+    """Calls functions in the order of the requests. It has no lock that a handler could leave locked. The queue is written in C, and so
+    is what puts an _End there."""
+
+    def __init__(self):
+        self._queue, self._ends = SimpleQueue(), {}
+        self._reset()
+
+    def _reset(self):
+        self._thread, self._unclaimed = None, [True]
+
+    def run(self, function, *arguments):
+        """The result of a function, which the thread calls. If a handler raises in the caller meanwhile, the function is called
+        nevertheless, and its result dropped."""
+        if self._thread == _thread.get_ident() or sys.is_finalizing():  # at the end of Python, only the caller still runs
+            return function(*arguments)
+        if self._thread is None:
+            _thread.start_new_thread(self._run, (self._unclaimed,))
+        reply = SimpleQueue()
+        self._queue.put(_Call(function, arguments, reply))
+        result, error = reply.get()
+        if error is None:
+            return result
+        try:
+            raise error
+        finally:
+            error = None  # which refers to this frame
+
+    def at_end(self, of):
+        """The list of what the thread calls once an object is gone, the last one first: tuples of a function and arguments, which
+        must not refer to the object. The thread calls this method as well."""
+        end = _End(of, self._queue.put)
+        end.calls, end.ends = [], self._ends
+        self._ends[id(end)] = end
+        return end.calls
+
+    def _run(self, unclaimed):
+        try:
+            unclaimed.pop()
+        except IndexError:  # another thread was started as well, and was first
+            return
+        self._thread = _thread.get_ident()
+        threading.current_thread().name = "arrowdevice.share worker"
+        while True:
+            self._queue.get().do()  # no variable keeps a result
+
+    def after_fork(self):
+        """The child has no thread. It frees its copies of what the parent had, and forgets the requests of the parent."""
+        self._reset()
+        left = []
+        while not self._queue.empty():
+            left.append(self._queue.get())
+        for each in left:
+            if isinstance(each, _End):
+                self._queue.put(each)
+
+
+worker = Worker()
+os.register_at_fork(after_in_child=worker.after_fork)
