@@ -109,7 +109,7 @@ func TestRegistrationAfterAFailure(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// A second Register of a region is refused by the server, which says whether the first one counts.
+// The server refuses a second Register of a region, and its list of regions tells if the first one counts.
 func TestRegisterTwice(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	h, earlier := sharers(t)

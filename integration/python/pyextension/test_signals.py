@@ -240,6 +240,19 @@ READERS = {
 }
 
 
+def check_interrupt(program, tmp_path, prints):
+    """Interrupts a program once it has printed "begun". It must end, after it has printed the lines."""
+    with start(program, tmp_path, *STRICT, head=f"{LOADS}\nimport pandas, polars\n") as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(0.2)  # until it reads; earlier is right too
+            process.send_signal(signal.SIGINT)
+            rest, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, rest.splitlines()) == (0, prints), err
+
+
 @pytest.mark.parametrize("consumer", CONSUMERS)
 @pytest.mark.parametrize("reader", READERS)
 def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
@@ -266,16 +279,7 @@ def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
         print("interrupted", failed is None or "interrupted by an exception of a signal handler" in str(failed), flush=True)
     print(ext.add(1, 2))
     """
-    with start(program, tmp_path, *STRICT, head=f"{LOADS}\nimport polars\n") as process:
-        try:
-            assert process.stdout.readline() == "begun\n"
-            time.sleep(0.2)  # until it reads; earlier is right too
-            process.send_signal(signal.SIGINT)
-            rest, err = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-    assert process.returncode == 0, err
-    assert rest.splitlines() == ["interrupted True", "3"], err
+    check_interrupt(program, tmp_path, ["interrupted True", "3"])
 
 
 CATCHES = {
@@ -302,15 +306,7 @@ def test_interrupt_is_raised_where_a_reader_is_read(reader, reads, tmp_path):
         print("interrupted", flush=True)
     print(ext.add(1, 2))
     """
-    with start(program, tmp_path, *STRICT, head=f"{LOADS}\nimport pandas, polars\n") as process:
-        try:
-            assert process.stdout.readline() == "begun\n"
-            time.sleep(0.2)  # until it reads; earlier is right too
-            process.send_signal(signal.SIGINT)
-            rest, err = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-    assert (process.returncode, rest.splitlines()) == (0, ["interrupted", "3"]), err
+    check_interrupt(program, tmp_path, ["interrupted", "3"])
 
 
 # What a library of C does that installs a handler of its own, as polars does for SIGINT: without SA_ONSTACK.
