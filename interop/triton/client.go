@@ -26,7 +26,7 @@ type Client struct {
 	mu         sync.Mutex
 	usages     map[*Region]*usage // of regions in flight, or being unregistered
 	registered registrations
-	freeing    map[string]int // calls of UnregisterName, by name
+	turns      map[string]*turn // by name
 }
 
 // NewClient returns a client over a connection, such as a *grpc.ClientConn, which it borrows.
@@ -34,7 +34,7 @@ func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
 	if argument.IsNil(conn) {
 		return nil, argument.Nil("triton: NewClient", "conn", "a connection")
 	}
-	return &Client{conn: conn, usages: map[*Region]*usage{}, registered: registrations{}, freeing: map[string]int{}}, nil
+	return &Client{conn: conn, usages: map[*Region]*usage{}, registered: registrations{}, turns: map[string]*turn{}}, nil
 }
 
 // Register makes the server open a region. Requests of this client may use it once Register has returned nil, until Unregister: a
@@ -42,28 +42,29 @@ func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
 //
 // If ctx or the connection ends first, the server may open the region nevertheless: Unregister it before Close, as after success, and
 // before another Register. Triton refuses a name that is already registered, by this process or another one, with
-// codes.AlreadyExists; [Client.UnregisterName] frees one that an earlier process has left. During an Unregister of the same region
-// or name Register is an error.
+// codes.AlreadyExists; [Client.UnregisterName] frees one that an earlier process has left. Register, Unregister and UnregisterName of one
+// name wait for each other, until ctx ends.
 func (c *Client) Register(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Register", ctx, r); err != nil {
 		return err
 	}
-	if err := c.acquire(r, opRegister); err != nil {
+	done, err := c.takeTurn(ctx, r.name)
+	if err != nil {
+		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), err)
+	}
+	defer done()
+	if err := r.hold(); err != nil {
 		return err
 	}
-	defer c.release(r)                // mutant: deleted
+	defer r.drop()                    // mutant: deleted
 	if err := ctx.Err(); err != nil { // mutant: never
 		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), err)
 	}
-	open, registered := true, false
-	defer func() {
-		r.noteOpen(c, open)
-		c.noteRegister(r, registered)
-	}()
+	registered, refused := false, false
+	defer func() { c.noteRegister(ctx, r, registered, refused) }()
 	var trailer metadata.MD
-	_, err := c.invoke(ctx, r.kind().method("Register"), registerMessage(r), grpc.Trailer(&trailer))
-	open = err == nil || !requestEnded(err, trailer)
-	registered = err == nil || c.isStillRegistered(ctx, r, err)
+	_, err = c.invoke(ctx, r.kind().method("Register"), registerMessage(r), grpc.Trailer(&trailer))
+	registered, refused = err == nil, err != nil && requestEnded(err, trailer)
 	if err != nil {
 		return fmt.Errorf("triton: register region %s: %w", quoted(r.name), withRemedy(err))
 	}
@@ -133,13 +134,19 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 // name. If ctx ends the wait, call it again.
 //
 // It does nothing to a region that is not registered: of which Register has failed by an error of Triton, or that was unregistered.
-// Another process may have its name, which stays registered; see [Client.UnregisterName]. A region that only other clients have
+// Another process may have its name, which stays registered; see [Client.UnregisterName]. After a Register whose end is not known,
+// Triton does not tell CUDA memory of the same size on the same GPU from the region's. A region that only other clients have
 // registered is an error. If Unregister fails after it has asked the server, requests cannot use the region before another Unregister
 // and Register.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
 	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err
 	}
+	done, err := c.takeTurn(ctx, r.name)
+	if err != nil {
+		return unregisterEnded(ctx, r.name)
+	}
+	defer done()
 	defer c.leave(r)()
 	if err := c.drain(ctx, r); err != nil { // mutant: deleted
 		return err
@@ -167,9 +174,9 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 func (c *Client) closeRegion(ctx context.Context, r *Region) error {
 	e := r.entry()
 	return c.close(ctx, e, func() (agreed bool, err error) {
-		was := c.noteRegister(r, false)
-		if agreed, err = c.requestClose(ctx, e); err == nil && !agreed {
-			c.noteRegister(r, was)
+		was := c.noteUnregistered(r)
+		if agreed, err = c.requestClose(ctx, e); err == nil && !agreed && was {
+			c.noteRegistered(r)
 		}
 		return agreed, err
 	})

@@ -10,7 +10,6 @@ import (
 // reading metadata, comparing a request with it.
 const (
 	opRegion     = "triton: region"
-	opRegister   = "triton: register"
 	opUnregister = "triton: unregister"
 	opInfer      = "triton: infer"
 	opBatch      = "triton: batch"

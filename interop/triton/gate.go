@@ -109,12 +109,12 @@ func (g *gate) wake() {
 // enter acquires a region for a request, until exit. It waits for a Write.
 func (c *Client) enter(ctx context.Context, r *Region) error {
 	if r.gate == nil {
-		return c.acquire(r, opInfer)
+		return c.acquire(r)
 	}
 	if err := r.gate.beginRequest(ctx, r); err != nil {
 		return err
 	}
-	err := c.acquire(r, opInfer)
+	err := c.acquire(r)
 	if err != nil {
 		r.gate.endRequest(c, true) // mutant: deleted
 	}

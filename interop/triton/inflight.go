@@ -6,22 +6,21 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// A usage counts the requests in flight that use a region. A call of Register is one.
+// A usage counts the requests in flight that use a region.
 type usage struct {
 	requests int
-	leaving  int           // calls of Unregister, during which no request begins
+	leaving  bool          // during Unregister, when no request begins
 	drained  chan struct{} // closed when the last request has ended; nil if no call waits for that
 }
 
 // acquire counts a request that uses a region, and holds the region until release.
-func (c *Client) acquire(r *Region, op string) error {
+func (c *Client) acquire(r *Region) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := c.usages[r]
-	if u != nil && u.leaving > 0 || c.freeing[r.name] > 0 {
-		return fielderr.Invalid(op, r.field(), fielderr.Text("being unregistered"), "a registered region")
+	if u := c.usages[r]; u != nil && u.leaving {
+		return fielderr.Invalid(opInfer, r.field(), fielderr.Text("being unregistered"), "a registered region")
 	}
-	if op == opInfer && !c.registered.has(r) { // mutant: never
+	if !c.registered.has(r) { // mutant: never
 		return notRegistered(c, r)
 	}
 	if err := r.hold(); err != nil {
@@ -45,16 +44,16 @@ func (c *Client) release(r *Region) {
 	r.drop()
 }
 
-// leave refuses new requests that use a region until the function that it returns is called.
+// leave refuses new requests that use a region until the function that it returns is called. The caller has the turn of the name.
 func (c *Client) leave(r *Region) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.use(r)
-	u.leaving++
+	u.leaving = true
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		u.leaving--
+		u.leaving = false
 		c.forget(r, u)
 	}
 }
@@ -92,7 +91,7 @@ func (c *Client) use(r *Region) *usage {
 
 // forget removes the usage of a region that nothing uses. c.mu is locked.
 func (c *Client) forget(r *Region, u *usage) {
-	if u.requests == 0 && u.leaving == 0 {
+	if u.requests == 0 && !u.leaving {
 		delete(c.usages, r)
 	}
 }

@@ -40,11 +40,14 @@ func (c *Client) UnregisterName(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil { // the empty name stands for all regions
 		return fielderr.During(opUnregister, err)
 	}
-	done, err := c.free(name)
+	done, err := c.takeTurn(ctx, name)
 	if err != nil {
-		return err
+		return unregisterEnded(ctx, name)
 	}
 	defer done()
+	if err := c.free(name); err != nil {
+		return err
+	}
 	for _, k := range []kind{systemMemory, cudaMemory} {
 		found, err := c.closeName(ctx, k, name)
 		if k == cudaMemory && status.Code(err) == codes.Unimplemented {
@@ -57,27 +60,16 @@ func (c *Client) UnregisterName(ctx context.Context, name string) error {
 	return nil
 }
 
-// free keeps regions from being registered under a name, until done is called. The name must be of no region of this client.
-func (c *Client) free(name string) (done func(), err error) {
+// free forgets the region that had a name. It must not be one that this client has registered.
+func (c *Client) free(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	used := c.registered[name].Value() != nil
-	for r := range c.usages {
-		used = used || r.name == name
-	}
-	if used {
+	if c.registered[name].Value() != nil {
 		const want = "the name of no region that this client has registered: Unregister of the region"
-		return nil, fielderr.Invalid(opUnregister, "name", quoted(name), want)
+		return fielderr.Invalid(opUnregister, "name", quoted(name), want)
 	}
 	delete(c.registered, name)
-	c.freeing[name]++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.freeing[name]--; c.freeing[name] == 0 {
-			delete(c.freeing, name)
-		}
-	}, nil
+	return nil
 }
 
 // closeName makes the server close the memory of a kind under a name, and reports whether there is some.

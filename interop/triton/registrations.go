@@ -4,9 +4,6 @@ import (
 	"context"
 	"weak"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -16,32 +13,50 @@ type registrations map[string]weak.Pointer[Region]
 
 func (n registrations) has(r *Region) bool { return n[r.name] == weak.Make(r) }
 
-// noteRegister records whether the server has a region under its name, and reports whether it had it before. A region that had the name
-// before has it no more.
-func (c *Client) noteRegister(r *Region, registered bool) (was bool) {
+// noteRegistered records that the server has a region. One that had the name before has it no more.
+func (c *Client) noteRegistered(r *Region) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was = c.registered.has(r)
-	switch {
-	case registered:
-		c.registered[r.name] = weak.Make(r)
-	case was:
-		delete(c.registered, r.name)
-	}
-	return was
+	c.registered[r.name] = weak.Make(r)
 }
 
-// isStillRegistered reports whether a region whose Register the server has refused with err is registered by a call before, as the server
-// says: since then it may have been started anew, and another process may have registered the name.
-func (c *Client) isStillRegistered(ctx context.Context, r *Region, err error) bool {
+// noteUnregistered records that the server may not have a region, and reports whether it had it.
+func (c *Client) noteUnregistered(r *Region) (had bool) {
 	c.mu.Lock()
-	was := c.registered.has(r)
-	c.mu.Unlock()
-	if !was || status.Code(err) != codes.AlreadyExists {
-		return false
+	defer c.mu.Unlock()
+	if had = c.registered.has(r); had {
+		delete(c.registered, r.name)
 	}
-	listed, err := c.listed(ctx, r.entry())
-	return err == nil && listed == itself
+	return had
+}
+
+// noteRegister records how a Register of a region has ended: the server has opened it, or refused that, or may have opened it.
+func (c *Client) noteRegister(ctx context.Context, r *Region, registered, refused bool) {
+	r.noteOpen(c, !refused)
+	switch {
+	case registered:
+		c.noteRegistered(r)
+	case refused:
+		c.checkRegistered(ctx, r.name)
+	default:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.registered, r.name) // mutant: deleted
+	}
+}
+
+// checkRegistered asks the server whether it has the region that had a name, after it has refused a Register of the name: it may
+// have been started anew, and another process may have registered the name.
+func (c *Client) checkRegistered(ctx context.Context, name string) {
+	c.mu.Lock()
+	r := c.registered[name].Value()
+	c.mu.Unlock()
+	if r == nil {
+		return
+	}
+	if listed, err := c.listed(ctx, r.entry()); err != nil || listed != itself { // mutant: never
+		c.noteUnregistered(r)
+	}
 }
 
 // isReplaced reports whether the server has another region of this client under the name of a region.

@@ -130,6 +130,29 @@ func TestRegisterTwice(t *testing.T) {
 	require.NoError(t, earlier.Unregister(background, other))
 }
 
+// A Register whose end is not known may have given the name of another region, which the server had before it was started anew, to
+// this one: Infer uses neither, and Unregister makes the server close it.
+func TestRegisterOfANameWithAnUnknownEnd(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	h := newHost(t)
+	before := h.registered(t, systemRegionOf(t, "r", onHost(t, numbers, numbersRows)))
+	r := systemRegionOf(t, "r", onHost(t, numbers, numbersRows))
+	h.unregister("r") // by the end of the server
+	register := h.answer["SystemSharedMemoryRegister"]
+	h.answer["SystemSharedMemoryRegister"] = func(ctx context.Context, message []byte) ([]byte, error) {
+		_, _ = register(ctx, message)
+		return nil, status.Error(codes.Unavailable, "gone")
+	}
+	assert.Equal(t, codes.Unavailable, status.Code(h.client.Register(background, r)))
+	for _, of := range []*triton.Region{before, r} {
+		_, err := h.client.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{of}})
+		assert.ErrorContains(t, err, `Region("r") = of a Register or Unregister that has failed`)
+	}
+	require.NoError(t, h.client.Unregister(background, r))
+	assert.Nil(t, h.regions["r"], "the server has it open")
+	require.NoError(t, h.client.UnregisterName(background, "r"), "which no region of the client has")
+}
+
 // A region whose name another one of the same client has, since the server was started anew, is not registered any more.
 func TestRegionsOfOneName(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

@@ -100,28 +100,45 @@ func TestUnregisterOfANameOfOtherMemory(t *testing.T) {
 	}
 }
 
-// Register and Unregister of a region do not run at the same time.
-func TestRegisterDuringUnregister(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	_, f, c, r := setUp(t)
-	entered, open, ended := make(chan bool), make(chan bool), make(chan error, 2)
-	hold := func(context.Context, []byte) ([]byte, error) { entered <- true; <-open; return nil, nil }
-	f.answer["CudaSharedMemoryUnregister"] = hold
-	go func() { ended <- c.Unregister(background, r) }()
-	<-entered
-	assert.ErrorContains(t, c.Register(background, r), `triton: register: Region("r") = being unregistered, want a registered region`)
-	open <- true
-	within.Seconds(t, "Unregister", func() error { return <-ended })
-
-	f.answer["CudaSharedMemoryRegister"] = hold
-	go func() { ended <- c.Register(background, r) }()
-	<-entered
-	f.answer["CudaSharedMemoryUnregister"] = nil
-	within.Context(t, "Unregister", func(ctx context.Context) error { return c.Unregister(ctx, r) })
-	open <- true
-	within.Seconds(t, "Register", func() error { return <-ended })
-	within.Seconds(t, "Unregister", func() error { return c.Unregister(background, r) })
-	assert.Equal(t, 2, f.count("CudaSharedMemoryUnregister"))
+// Calls that register or unregister a name wait for each other: an answer of the server is true of the name when the call uses it.
+func TestTurnsOfAName(t *testing.T) {
+	calls := map[string]func(c *triton.Client, ctx context.Context, r *triton.Region) error{
+		"Register":   (*triton.Client).Register,
+		"Unregister": (*triton.Client).Unregister,
+		"UnregisterName": func(c *triton.Client, ctx context.Context, r *triton.Region) error {
+			return c.UnregisterName(ctx, r.Name())
+		},
+	}
+	for first, method := range map[string]string{"Register": "CudaSharedMemoryRegister", "Unregister": "CudaSharedMemoryUnregister"} {
+		for second, call := range calls {
+			t.Run(first+", "+second, func(t *testing.T) {
+				cdevicetest.CheckLeaks(t)
+				_, f, c, r := setUp(t)
+				if first == "Register" {
+					require.NoError(t, c.Unregister(background, r))
+				}
+				entered, open, ended := make(chan bool, 2), make(chan bool), make(chan error, 1)
+				f.answer[method] = func(ctx context.Context, _ []byte) ([]byte, error) {
+					entered <- true
+					select {
+					case <-open:
+					case <-ctx.Done():
+					}
+					return nil, ctx.Err()
+				}
+				go func() { ended <- calls[first](c, background, r) }()
+				<-entered
+				asked := len(f.calls)
+				within.Context(t, second, func(ctx context.Context) error { return call(c, ctx, r) })
+				assert.Len(t, f.calls, asked, "a call that waits asks nothing")
+				close(open)
+				within.Seconds(t, first, func() error { return <-ended })
+				f.answer[method] = nil
+				require.NoError(t, c.Unregister(background, r))
+				require.NoError(t, c.Register(background, r))
+			})
+		}
+	}
 }
 
 // A call whose context has ended before sends nothing, so that the region and the outputs stay as they are.
