@@ -69,4 +69,8 @@
 // peer without this package, the codes InvalidArgument, Unimplemented and NotFound are the errors that arrow-go has for them. A malformed message is an [Error] that wraps
 // arrow.ErrInvalid; it is rejected before arrow-go reads it. The limit of an allocator, and a GPU without memory, have the
 // code ResourceExhausted.
+//
+// The text of an error without a gRPC status of its own is cut so that it arrives at clients of gRPC's library in C++, as PyArrow's: after
+// some 7,000 bytes, or 3,000 where the code does not suffice to tell the wrapped error, and earlier if it is not ASCII. The text then ends
+// with the number of bytes that are missing.
 package flight

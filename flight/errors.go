@@ -99,11 +99,12 @@ func unread(err error) error {
 // streamError is an error with its gRPC status, and with the sentinel error that this stands for.
 type streamError struct {
 	err      error
+	text     string // that of st, if this package made it: a program may wrap the error, and gRPC then sends the text of that
 	st       *status.Status
 	sentinel error // or nil
 }
 
-func (e *streamError) Error() string              { return e.err.Error() }
+func (e *streamError) Error() string              { return e.text }
 func (e *streamError) GRPCStatus() *status.Status { return e.st }
 
 func (e *streamError) Unwrap() []error {
@@ -115,15 +116,31 @@ func (e *streamError) Unwrap() []error {
 
 // withStatus adds a gRPC status to an error that is neither nil nor io.EOF: its own, or one for its cause.
 func withStatus(err error) error {
-	var done *streamError
-	if err == nil || err == io.EOF || errors.As(err, &done) {
+	if _, done := err.(*streamError); done || err == nil || err == io.EOF {
 		return err
 	}
+	text := err.Error()
 	st, ok := status.FromError(err)
-	if !ok {
-		st = newStatus(err, err.Error())
+	switch {
+	case !ok:
+		st = newStatus(err, text)
+		text = st.Message()
+	case isOwn(err):
+		st = withText(st, text)
+		text = st.Message()
 	}
-	return &streamError{err, st, sentinelOf(st)}
+	return &streamError{err, text, st, sentinelOf(st)}
+}
+
+// isOwn reports whether the status of an error is of this package.
+func isOwn(err error) bool {
+	var with interface{ GRPCStatus() *status.Status }
+	errors.As(err, &with)
+	switch with.(type) {
+	case *Error, *streamError:
+		return true
+	}
+	return false
 }
 
 // contextError returns the error of ctx in place of one of a call that was canceled because ctx ended, or of a ticket that

@@ -2,8 +2,12 @@ package flight
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -41,14 +45,19 @@ const domain = "github.com/arrowdevice/arrowdevice"
 
 // newStatus returns the status of an error without one.
 func newStatus(err error, text string) *status.Status {
+	return withText(causeOf(err), text)
+}
+
+// causeOf returns the status of an error without one, and without a text.
+func causeOf(err error) *status.Status {
 	if errors.As(err, new(flightticket.OpenError)) && !hasStatus(err) && !errors.Is(err, share.ErrOwnerGone) {
-		return status.New(codes.FailedPrecondition, text)
+		return status.New(codes.FailedPrecondition, "")
 	}
 	for _, s := range sentinels {
 		if !errors.Is(err, s.err) {
 			continue
 		}
-		st := status.New(s.code, text)
+		st := status.New(s.code, "")
 		if s.reason != "" {
 			if with, err := st.WithDetails(&errdetails.ErrorInfo{Reason: s.reason, Domain: domain}); err == nil {
 				return with
@@ -56,7 +65,7 @@ func newStatus(err error, text string) *status.Status {
 		}
 		return st
 	}
-	return status.New(codes.Unknown, text)
+	return status.New(codes.Unknown, "")
 }
 
 // sentinelOf returns the error that a status says, or nil. A reason that is not known says what the code says without one.
@@ -81,4 +90,33 @@ func reasonOf(st *status.Status) string {
 		}
 	}
 	return ""
+}
+
+// withText returns a status with a text that arrives: Protocol Buffers refuse one that is not UTF-8, and gRPC a long one.
+func withText(st *status.Status, text string) *status.Status {
+	p := st.Proto()
+	p.Message = fitting(strings.ToValidUTF8(text, string(utf8.RuneError)), len(p.Details) > 0)
+	return status.FromProto(p)
+}
+
+// maxText is how many bytes of the end of a stream a text may take. gRPC's library in C++ refuses some ends of more than 8192 bytes, in
+// which the details of a status, the names of the fields, and the fields of a program's interceptors have a place as well.
+const maxText = 7000
+
+// fitting returns the beginning of a text that takes at most maxText bytes. gRPC encodes it as a URL, and repeats it in base64 if the
+// status has details.
+func fitting(text string, repeated bool) string {
+	size := 0
+	for i, r := range text {
+		end := i + utf8.RuneLen(r)
+		if ' ' <= r && r <= '~' && r != '%' {
+			size++
+		} else {
+			size += 3 * (end - i)
+		}
+		if size > maxText || repeated && size+base64.RawStdEncoding.EncodedLen(end) > maxText {
+			return fmt.Sprintf("%s … (%d more bytes)", text[:i], len(text)-i)
+		}
+	}
+	return text
 }

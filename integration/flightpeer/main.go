@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -26,6 +27,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
 func main() {
@@ -142,8 +144,30 @@ func (p *peer) DoPut(stream arrowflight.FlightService_DoPutServer) error {
 	return stream.Send(&arrowflight.PutResult{AppMetadata: fmt.Appendf(nil, "%d batches", len(s.batches))})
 }
 
-// DoGet sends what was kept.
+// causes are the errors that a ticket "error NAME TEXT" asks for.
+var causes = map[string]error{
+	"invalid": arrow.ErrInvalid, "type": arrow.ErrType, "unimplemented": arrow.ErrNotImplemented, "unsupported": device.ErrNotSupported,
+	"missing": arrow.ErrNotFound, "key": arrow.ErrKey, "limit": hostpinned.ErrLimit, "memory": cudaalloc.OutOfMemory,
+	"gone": share.ErrOwnerGone, "another": errors.New("another"),
+}
+
+// failing returns a reader whose first batch is an error.
+func failing(err error) (*cdevice.RecordReader, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), arrow.NewSchema(nil, nil), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
+		return nil, err
+	}, nil)
+}
+
+// DoGet sends what was kept, or an error.
 func (p *peer) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+	if request := strings.SplitN(string(t.Ticket), " ", 3); len(request) == 3 && request[0] == "error" {
+		r, err := failing(fmt.Errorf("%s: %w", request[2], causes[request[1]]))
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return flight.Send(stream, r, p.mem)
+	}
 	p.mu.Lock()
 	s := p.stored[string(t.Ticket)]
 	p.mu.Unlock()
