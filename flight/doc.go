@@ -65,10 +65,11 @@
 //
 // Errors of a stream keep their code: status.Code of package grpc/status returns it. They also keep the error that the peer's wrapped, if
 // that is arrow.ErrInvalid, ErrType, ErrNotImplemented, ErrNotFound or ErrKey, device.ErrNotSupported, hostpinned.ErrLimit,
-// share.ErrOwnerGone, syscall.ENOMEM (no memory of a GPU, for one), context.Canceled or context.DeadlineExceeded: errors.Is finds it. Of a
-// peer without this package, the codes InvalidArgument, Unimplemented and NotFound are the errors that arrow-go has for them. A malformed message is an [Error] that wraps
-// arrow.ErrInvalid; it is rejected before arrow-go reads it. The limit of an allocator, and a GPU without memory, have the
-// code ResourceExhausted.
+// share.ErrOwnerGone, syscall.ENOMEM (no memory of a GPU, for one), context.Canceled or context.DeadlineExceeded: errors.Is finds it. An
+// error that has a gRPC status of its own arrives as that status alone, without the errors that it wraps besides. In such a status, and in
+// that of a peer without this package, the codes InvalidArgument, Unimplemented and NotFound are the errors that arrow-go has for them. A
+// malformed message is an [Error] that wraps arrow.ErrInvalid; it is rejected before arrow-go reads it. The limit of an allocator, and a
+// GPU without memory, have the code ResourceExhausted.
 //
 // The text of an error without a gRPC status of its own is cut so that it arrives at clients of gRPC's library in C++, as PyArrow's: after
 // some 7,000 bytes, or 3,000 where the code does not suffice to tell the wrapped error, and earlier if it is not ASCII. The text then ends

@@ -49,6 +49,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		{errors.New("the disk is gone"), codes.Unknown, nil},
 		{status.Error(codes.PermissionDenied, "the disk is gone"), codes.PermissionDenied, nil},
 		{fmt.Errorf("reading: %w", status.Error(codes.NotFound, "the disk is gone")), codes.NotFound, arrow.ErrNotFound},
+		{fmt.Errorf("%w: %w", arrow.ErrKey, status.Error(codes.PermissionDenied, "the disk is gone")), codes.PermissionDenied, nil},
 		{status.Error(codes.InvalidArgument, "the disk is gone"), codes.InvalidArgument, arrow.ErrInvalid},
 		{status.Error(codes.Unimplemented, "the disk is gone"), codes.Unimplemented, arrow.ErrNotImplemented},
 		{status.Error(codes.ResourceExhausted, "the disk is gone"), codes.ResourceExhausted, nil}, // gRPC has other causes for these
