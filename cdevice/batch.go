@@ -59,11 +59,12 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	}
 	defer b.Release()
 	columns := underTypes(b.nodes(), schema)
-	same := newRecordBatch(b.mem.Retain(), b.at(), schema, b.rows, columns)
-	same.metadata = b.metadata
-	if b.host != nil && identicalSchemas(b.schema, schema) {
-		same.host = b.host
+	host := b.host
+	if host != nil && !identicalSchemas(b.schema, schema) { // which may panic: an extension type is a program's
+		host = nil
 	}
+	same := newRecordBatch(b.mem.Retain(), b.at(), schema, b.rows, columns)
+	same.metadata, same.host = b.metadata, host
 	return same
 }
 
