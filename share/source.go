@@ -39,8 +39,8 @@ func (s *source) release() error {
 
 // read exports the batch, and describes it.
 func read(ctx context.Context, batch *cdevice.RecordBatch) (*source, *content, error) {
-	if e := ipcmessage.CheckTypes(batch.Schema()); e != nil {
-		return nil, nil, fmt.Errorf("share: Share: %s: %s: %w", e.Field, e.Text, ErrNotShareable)
+	if err := checkTypes(batch.Schema()); err != nil {
+		return nil, nil, err
 	}
 	c := &content{deviceType: batch.DeviceID().Type, schema: batch.Schema(), rows: batch.NumRows(), metadata: batch.Metadata()}
 	s := &source{}
@@ -54,6 +54,15 @@ func read(ctx context.Context, batch *cdevice.RecordBatch) (*source, *content, e
 		return nil, nil, errors.Join(err, s.release())
 	}
 	return s, c, nil
+}
+
+// checkTypes returns an error for a column of a type for which the schema of a ticket has no place.
+func checkTypes(schema *arrow.Schema) (err error) {
+	defer recovered(typesOfSchema, arrow.ErrInvalid, &err)
+	if e := ipcmessage.CheckTypes(schema); e != nil {
+		return fmt.Errorf("share: Share: %s: %s: %w", e.Field, e.Text, ErrNotShareable)
+	}
+	return nil
 }
 
 // locate determines how the memory of the batch is shared. For host memory, it waits for the event of the batch.
@@ -85,7 +94,8 @@ func (s *source) locate(ctx context.Context, batch *cdevice.RecordBatch, c *cont
 	}
 }
 
-func (s *source) describe(batch *cdevice.RecordBatch, c *content) error {
+func (s *source) describe(batch *cdevice.RecordBatch, c *content) (err error) {
+	defer recovered(typesOfSchema, arrow.ErrInvalid, &err)
 	if s.gpu != nil {
 		if err := s.recordEvent(batch, c); err != nil {
 			return err

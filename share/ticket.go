@@ -84,7 +84,7 @@ func (t Ticket) digest() [sha256.Size]byte { return sha256.Sum256(t) }
 
 // encodeSchema returns the schema as an Arrow IPC stream without batches.
 func encodeSchema(s *arrow.Schema) (b []byte, err error) {
-	defer recovered("encode the schema", &err)
+	defer recovered(typesOfSchema, arrow.ErrInvalid, &err)
 	var out bytes.Buffer
 	if err := ipc.NewWriter(&out, ipc.WithSchema(s)).Close(); err != nil {
 		return nil, fmt.Errorf("share: encode the schema: %w", err)
@@ -94,7 +94,7 @@ func encodeSchema(s *arrow.Schema) (b []byte, err error) {
 
 // readSchema decodes the schema, and checks the arrays against it.
 func (c *content) readSchema() (err error) {
-	defer recovered("decode the schema", &err)
+	defer recovered("decode the schema", ErrBadTicket, &err)
 	// mutant: never
 	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
@@ -111,10 +111,13 @@ func (c *content) readSchema() (err error) {
 	return c.check()
 }
 
-// recovered converts a panic of arrow-go's reader or writer into an error.
-func recovered(what string, err *error) {
+// typesOfSchema names in errors what panics if a method of an extension type of the program does.
+const typesOfSchema = "Share: panic in a data type of the schema"
+
+// recovered converts a panic of arrow-go's reader or writer, or of a data type, into an error that wraps kind.
+func recovered(what string, kind error, err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("share: %s: %v: %w", what, p, ErrBadTicket)
+		*err = fmt.Errorf("share: %s: %v: %w", what, p, kind)
 	}
 }
 
