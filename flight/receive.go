@@ -92,9 +92,11 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 		return descriptor, r.messages.cause(schemaError(err))
 	}
 	r.schema = r.ipc.Schema()
-	r.plan = flatPlan(r.schema)
-	r.messages.values = r.messages.check.Values(r.schema)
-	return descriptor, nil
+	return descriptor, guarded(typesOfSchema, func() error {
+		r.plan = flatPlan(r.schema)
+		r.messages.values = r.messages.check.Values(r.schema)
+		return nil
+	})
 }
 
 // schemaError replaces io.EOF of a stream that ended before its schema.

@@ -50,22 +50,30 @@ func Send(stream Stream, r *cdevice.RecordReader, opts ...SendOption) error {
 
 // send implements Send, with a descriptor for the first message.
 func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.FlightDescriptor, o *options) error {
-	if e := ipcmessage.CheckTypes(r.Schema()); e != nil {
-		return &Error{e.Field, e.Text, arrow.ErrNotImplemented}
+	s := &sender{stream: stream, max: o.maxSend(), descriptor: descriptor}
+	if err := guarded(typesOfSchema, func() error { return s.plan(r.Schema(), o) }); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	s := &sender{stream: stream, max: o.maxSend(), descriptor: descriptor}
 	if o.acceptsTickets() {
 		s.tickets = flightticket.NewSender(stream, o.copies, s.max)
 		defer s.tickets.Close()
 	}
-	if plan := flatPlan(r.Schema()); plan != nil && len(o.ipc) == 0 {
-		s.flat = &flatWriter{plan: plan}
-	}
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
 	defer s.close(w) // mutant: deleted
 	return s.all(ctx, w, r, o.mem)
+}
+
+// plan determines how batches of a schema are written. It returns an error for a type that an IPC schema cannot describe.
+func (s *sender) plan(schema *arrow.Schema, o *options) error {
+	if e := ipcmessage.CheckTypes(schema); e != nil {
+		return &Error{e.Field, e.Text, arrow.ErrNotImplemented}
+	}
+	if plan := flatPlan(schema); plan != nil && len(o.ipc) == 0 {
+		s.flat = &flatWriter{plan: plan}
+	}
+	return nil
 }
 
 // next sends what was prepared, which it takes. more is false at the end.
@@ -241,8 +249,11 @@ func (s *sender) send(ctx context.Context, w *ipc.Writer, schema *arrow.Schema, 
 	return s.stream.SendMsg(b.ticket.Message)
 }
 
-// ipcWriter names arrow-go's writer in errors. It panics where an extension type of the program does.
-const ipcWriter = "arrow-go's IPC writer"
+// What calls the methods of extension types of the program, which may panic, as errors name it.
+const (
+	ipcWriter     = "arrow-go's IPC writer"
+	typesOfSchema = "a data type of the schema"
+)
 
 // begin sends the schema, unless that was done.
 func (s *sender) begin(schema *arrow.Schema) error {

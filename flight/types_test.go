@@ -1,7 +1,6 @@
 package flight_test
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -83,21 +82,4 @@ func drained(r *cdevice.RecordReader, _ *arrowflight.FlightDescriptor, err error
 	}
 	_, err = collect(r)
 	return err
-}
-
-// breaking is an extension type whose parameters cannot be written.
-type breaking struct{ arrow.ExtensionBase }
-
-func (*breaking) ArrayType() reflect.Type                                           { return reflect.TypeFor[array.ExtensionArrayBase]() }
-func (*breaking) ExtensionName() string                                             { return "breaking" }
-func (*breaking) Serialize() string                                                 { panic("no parameters") }
-func (*breaking) ExtensionEquals(arrow.ExtensionType) bool                          { return true }
-func (b *breaking) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) { return b, nil }
-
-// A panic of an extension type of the program ends the stream, and not the process, also where the schema is sent without batches.
-func TestPanicsInSchemas(t *testing.T) {
-	s := arrow.NewSchema([]arrow.Field{{Name: "c", Type: &breaking{arrow.ExtensionBase{Storage: arrow.PrimitiveTypes.Int8}}}}, nil)
-	r := readerOf(t, device.CPUDevice(), s)
-	defer r.Release()
-	assert.ErrorContains(t, flight.Send(new(captured), r), "flight: panic in arrow-go's IPC writer: no parameters")
 }

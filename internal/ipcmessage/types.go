@@ -8,7 +8,7 @@ import (
 
 // CheckTypes returns an error about the first column whose type a schema of Arrow IPC cannot describe, or nil. A field has one extension
 // type and one dictionary: readers take an extension to be that of the dictionary, and another type arrives, or none. s may be nil, that of
-// a reader that has failed before it had one.
+// a reader that has failed before it had one. A panic of a method of an extension type, which is a program's, is the caller's to recover.
 func CheckTypes(s *arrow.Schema) *Error {
 	if s == nil {
 		return nil
