@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,16 @@ func TestTextsOfErrors(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Texts up to the documented lengths are not cut.
+func TestTextsThatAreNotCut(t *testing.T) {
+	for sentinel, n := range map[error]int{arrow.ErrInvalid: 6950, errors.New("another"): 6950, arrow.ErrType: 2950} {
+		err := fmt.Errorf("%s: %w", strings.Repeat("x", n), sentinel)
+		r := failing(t, 0, err)
+		assert.EqualError(t, flight.Send(new(captured), r), err.Error())
+		r.Release()
 	}
 }
 
