@@ -107,16 +107,25 @@ func checkBatchRoot(in *Input, columns int) error {
 	if nulls == tree.UnknownNulls && (bitmap == 0 || in.CountsNulls && allSet(bitmap, a.Offset, a.Length)) {
 		nulls = 0
 	}
-	switch {
-	case nulls == tree.UnknownNulls && !in.CountsNulls: // the bitmap may have no nulls, and an import reads no buffers
-		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch: package cdata counts, and cdevice.ImportArray takes nulls")
-	case nulls != 0:
-		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch: cdevice.ImportArray takes nulls")
+	if nulls != 0 {
+		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, wantNoNulls(a, nulls, in))
 	}
 	if a.Dictionary != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), "NULL for a record batch")
 	}
 	return checkChildren(a, columns, "a record batch")
+}
+
+// wantNoNulls says what an import of a record batch takes in place of nulls, and what imports them, if that is possible.
+func wantNoNulls(a *abi.ArrowArray, nulls int64, in *Input) string {
+	const want = "0 for a record batch"
+	switch {
+	case nulls == tree.UnknownNulls && !in.CountsNulls: // the bitmap may have no nulls, and an import reads no buffers
+		return want + ": package cdata counts, and cdevice.ImportArray takes nulls"
+	case countsFit(a):
+		return want + ": cdevice.ImportArray takes nulls"
+	}
+	return want
 }
 
 // allSet reports whether a bitmap in memory of the CPU has no zero in a range.
