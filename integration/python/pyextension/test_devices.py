@@ -106,7 +106,15 @@ assert taken.to_host().to_pyarrow().to_pylist() == [1, 2, 3]
 refused(Exception, "echo_array: argument array: ", lambda: ext.echo_array(type("Bad", (), {"__cuda_array_interface__": {}})()))
 taken.close()
 
-# A mask is kept, also one that is a tuple, whatever becomes of the dict that has it.
+# A mask is kept, also one that is a tuple, whatever becomes of the dict that has it, and so is its own dict.
+class Interface(dict):
+    alive = 0
+    def __init__(self, entries):
+        super().__init__(entries)
+        Interface.alive += 1
+    def __del__(self):
+        Interface.alive -= 1
+
 class Masked:
     def __init__(self, entries):
         self.__cuda_array_interface__ = entries
@@ -117,7 +125,7 @@ class Mask(tuple):
         Mask.alive.append(len(self))
     @property
     def __cuda_array_interface__(self):
-        return {"shape": (3,), "typestr": "<t1", "data": self[0], "version": 3}
+        return Interface({"shape": (3,), "typestr": "<t1", "data": self[0], "version": 3})
     def __del__(self):
         Mask.alive.remove(len(self))
 
@@ -126,9 +134,10 @@ for of_mask in ([bits.__cuda_array_interface__["data"]], [bits.__cuda_array_inte
     entries = {**array.__cuda_array_interface__, "mask": Mask(of_mask)}
     taken = ext.echo_array(Masked(entries))
     entries.clear()
-    assert len(of_mask) in Mask.alive
+    assert len(of_mask) in Mask.alive and Interface.alive > 0
     assert taken.to_host().to_pyarrow().to_pylist() == [1, None, 3]
     taken.close()
+    del taken
 
 # Memory that the CPU can access as well.
 pinned = host.to_device("cuda_host:0")
@@ -138,7 +147,7 @@ assert pinned.to_host().to_pyarrow() == BATCH
 assert polars.DataFrame(host.to_device("cuda_managed:0")).to_dicts() == BATCH.to_pylist()
 refused(ValueError, "tpu", lambda: host.to_device("tpu:0"))
 
-del host, gpu, array, reader, use, value, tensor, taken, pinned, bits
+del host, gpu, array, reader, use, value, tensor, pinned, bits
 deadline = time.monotonic() + 60
 while True:
     gc.collect()
@@ -146,7 +155,7 @@ while True:
     if not left or time.monotonic() > deadline:
         break
     time.sleep(0.002)
-assert (left, Owner.alive, Mask.alive, ext._library.module.sources()) == ({}, 0, [], 0), (left, Owner.alive, Mask.alive)
+assert (left, Owner.alive, Mask.alive, Interface.alive, ext._library.module.sources()) == ({}, 0, [], 0, 0), (left, Owner.alive, Mask.alive)
 assert pa.total_allocated_bytes() > 0
 print("done")
 """

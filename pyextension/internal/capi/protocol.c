@@ -135,7 +135,8 @@ static int put_tensor(struct request* r, const struct path* path, PyObject* valu
   return put_form(r, versioned ? TENSOR : LEGACY_TENSOR, (uintptr_t)tensor) || put_signed(r, stream) ? -1 : 0;
 }
 
-/* What the CUDA Array Interface defines; a producer may add what it likes. A mask is an object with one of its own. */
+/* What the CUDA Array Interface defines; a producer may add what it likes. A mask is an object with one of its own. The
+ * owners keep the dicts, too: one may hold what has the memory. */
 static PyObject* known_entries(struct request* r, const struct path* path, PyObject* interface, PyObject* owners,
                                int of_mask) {
   static const char* const keys[] = {"shape", "typestr", "data", "version", "strides", "descr", "stream", "mask"};
@@ -144,7 +145,7 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
            PyUnicode_FromFormat("__cuda_array_interface__ is %s, not dict", type_name(interface)));
     return NULL;
   }
-  PyObject* known = PyDict_New();
+  PyObject* known = PyList_Append(owners, interface) == 0 ? PyDict_New() : NULL;
   for (size_t i = 0; known != NULL && i < sizeof keys / sizeof *keys; i++) {
     PyObject* key = PyUnicode_FromString(keys[i]);
     PyObject* entry = key ? PyDict_GetItemWithError(interface, key) : NULL;
@@ -174,7 +175,7 @@ static PyObject* known_entries(struct request* r, const struct path* path, PyObj
 }
 
 static int put_cuda_array(struct request* r, const struct path* path, PyObject* value, PyObject* interface) {
-  PyObject* owners = Py_BuildValue("[OO]", value, interface);
+  PyObject* owners = Py_BuildValue("[O]", value);
   PyObject* known = owners ? known_entries(r, path, interface, owners, 0) : NULL;
   int failed = known == NULL || put_form(r, CUDA_ARRAY, (uintptr_t)owners) || put_dict(r, path, &scalar_type, known);
   Py_DecRef(known);
