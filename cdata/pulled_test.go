@@ -24,6 +24,7 @@ func TestReaderOfIteratorMadeInCallback(t *testing.T) {
 	export := func(out *cdata.CArrowArrayStream) {
 		r := array.ReaderFromIter(batches[0].Schema(), func(yield func(arrow.RecordBatch, error) bool) {
 			for _, b := range batches {
+				b.Retain() // for the reader
 				if !yield(b, nil) {
 					return
 				}

@@ -26,7 +26,9 @@ import (
 func pulled(t *testing.T, n int, err error) array.RecordReader {
 	return array.ReaderFromIter(numberedSchema, func(yield func(arrow.RecordBatch, error) bool) {
 		for _, b := range numbered(t, n) {
-			if !yield(viewOf(t, b), nil) {
+			view := viewOf(t, b)
+			view.Retain() // for the reader
+			if !yield(view, nil) {
 				return
 			}
 		}

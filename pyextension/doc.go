@@ -65,21 +65,20 @@
 //
 // # Contexts, errors and threads
 //
-// A function without a context runs on the thread of its caller, as a function of C does: a call costs a microsecond or two, signal
-// handlers run when it returns, and nothing ends it before. It must not call runtime.Goexit, as FailNow of package testing does: Go
-// ends the process then.
+// A function runs on the thread of its caller, as a function of C does, unless it has a context or gives a reader: a call costs a microsecond
+// or two, signal handlers run when it returns, and nothing ends it before. It must not call runtime.Goexit, as FailNow of package testing
+// does: Go ends the process then.
 //
-// A function with a context can be interrupted. When Python's main thread calls it, it runs on a goroutine of its own, which costs
-// some microseconds more, while that thread runs signal handlers: an exception of one, such as KeyboardInterrupt, ends the context and
+// A function with a context can be interrupted. It runs on a goroutine of its own, which costs some microseconds more, while Python's main
+// thread, if that is the caller, runs signal handlers: an exception of one, such as KeyboardInterrupt, ends the context and
 // the wait. Python does not wait for a function that goes on after that; its results are released. So functions that wait for
-// something, or that compute for long, take a context. A call from another thread has a goroutine, too, and so has a call that asyncio
-// waits for, with or without a context.
+// something, or that compute for long, take a context. A call that asyncio waits for has a goroutine, too, with or without a context.
 //
-// A function whose results have the type array.RecordReader or any, or lists, dicts or optional values of these, runs on a goroutine in every
-// case, and its readers are read on goroutines: one of array.ReaderFromIter can be read only where it was made, and a thread of Python is no such
-// place. A reader of array.ReaderFromIter that another function has made without such a result ends the process when it is read, and one that a function
-// has wrapped by cdevice.WrapRecordReader without a context is an error when it is read; see there. [cdevice.NewRecordReader]
-// takes the same iterators, and has no such limits.
+// A function that gives a reader runs on a goroutine, too, and so its call can be interrupted: one with a result of the type
+// [*cdevice.RecordReader], array.RecordReader, [*cdevice.AsyncStream] or any, or with lists, dicts or optional values of these. A reader of
+// array.ReaderFromIter can be read only where it was made, and a thread of Python is no such place. Other functions must not make or read
+// such readers, and none may make them between runtime.LockOSThread and UnlockOSThread: Go ends the process. [cdevice.NewRecordReader] takes
+// the same iterators, and has no such limits.
 //
 // The context of a call ends when the Python code that waits for it is interrupted (Ctrl-C, a
 // cancelled asyncio task), when a library that reads a stream of the result is interrupted in Python's

@@ -128,7 +128,7 @@ type function struct {
 	doc         string
 	call        reflect.Value
 	takesCtx    bool
-	givesReader bool // of arrow-go's, perhaps
+	givesReader bool
 	params      []parameter
 	results     []*converter
 	returnsErr  bool
@@ -237,7 +237,7 @@ func (f *function) addResults(t reflect.Type) error {
 			return fmt.Errorf("result %d: %w", i, err)
 		}
 		f.results = append(f.results, c)
-		f.givesReader = f.givesReader || holds(t.Out(i), hostReaderType, anyType)
+		f.givesReader = f.givesReader || holds(t.Out(i), readerTypes...)
 	}
 	switch n {
 	case 0:
@@ -301,9 +301,9 @@ func (f *function) run(sc *scope, r *results, args []any) (any, error) {
 
 func (f *function) called() string { return f.name }
 
-func (f *function) waits([]any) bool { return f.takesCtx }
+func (f *function) waits([]any) bool { return f.apart() }
 
-// apart: a reader of array.ReaderFromIter that is made on a thread of Python can be read nowhere else.
+// apart: a reader of array.ReaderFromIter that is made or wrapped on a thread of Python can be read nowhere else.
 func (f *function) apart() bool { return f.takesCtx || f.givesReader }
 
 // describe returns the function as Python learns of it.

@@ -30,20 +30,22 @@ var (
 	errorType      = reflect.TypeFor[error]()
 	contextType    = reflect.TypeFor[context.Context]()
 	asyncType      = reflect.TypeFor[*cdevice.AsyncStream]()
+	readerType     = reflect.TypeFor[*cdevice.RecordReader]()
 	hostReaderType = reflect.TypeFor[array.RecordReader]()
+	readerTypes    = []reflect.Type{readerType, hostReaderType, asyncType, anyType} // those of results that may be readers
 )
 
 // arrowConverters are the types that hold Arrow data.
 var arrowConverters = map[reflect.Type]*converter{
-	reflect.TypeFor[*cdevice.RecordReader](): arrowConverter(kindReader, (*source).recordReader, (*results).recordReader),
-	reflect.TypeFor[*cdevice.RecordBatch]():  arrowConverter(kindBatch, (*source).recordBatch, (*results).recordBatch),
-	reflect.TypeFor[*cdevice.Array]():        arrowConverter(kindArray, (*source).anArray, (*results).anArray),
-	hostReaderType:                           arrowConverter(kindReader, (*source).hostReader, (*results).hostReader),
-	reflect.TypeFor[arrow.RecordBatch]():     arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
-	reflect.TypeFor[arrow.Array]():           arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
-	reflect.TypeFor[arrow.Table]():           arrowConverter(kindReader, (*source).table, (*results).table),
-	asyncType:                                {python: kindReader.String(), to: asyncResult}, // no from: Python has no protocol for them
-	reflect.TypeFor[*arrow.Schema]():         arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+	readerType:                              arrowConverter(kindReader, (*source).recordReader, (*results).recordReader),
+	reflect.TypeFor[*cdevice.RecordBatch](): arrowConverter(kindBatch, (*source).recordBatch, (*results).recordBatch),
+	reflect.TypeFor[*cdevice.Array]():       arrowConverter(kindArray, (*source).anArray, (*results).anArray),
+	hostReaderType:                          arrowConverter(kindReader, (*source).hostReader, (*results).hostReader),
+	reflect.TypeFor[arrow.RecordBatch]():    arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
+	reflect.TypeFor[arrow.Array]():          arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
+	reflect.TypeFor[arrow.Table]():          arrowConverter(kindReader, (*source).table, (*results).table),
+	asyncType:                               {python: kindReader.String(), to: asyncResult}, // no from: Python has no protocol for them
+	reflect.TypeFor[*arrow.Schema]():        arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
 }
 
 // holds reports whether a type is one of those, or a list, a dict or an optional value of them.

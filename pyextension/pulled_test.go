@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
@@ -26,14 +28,17 @@ func iterated(n int64) array.RecordReader {
 		defer b.Release()
 		for i := range n {
 			b.Field(0).(*array.Int64Builder).Append(i)
-			rec := b.NewRecordBatch()
-			more := yield(rec, nil)
-			rec.Release()
-			if !more {
+			if !yield(b.NewRecordBatch(), nil) { // the reader releases it
 				return
 			}
 		}
 	})
+}
+
+// wrappedReader wraps a reader, which it takes.
+func wrappedReader(r array.RecordReader) (*cdevice.RecordReader, error) {
+	defer r.Release()
+	return cdevice.WrapRecordReader(r, device.CPUDevice())
 }
 
 // askOnThread performs a call as a thread of Python does that is not the main one.
@@ -57,6 +62,12 @@ func TestIteratorOfArrowGoIsAResult(t *testing.T) {
 		"with a context":    func(context.Context) (array.RecordReader, error) { return iterated(3), nil },
 		"of type any":       func() any { return iterated(3) },
 		"held by another":   func() array.RecordReader { return &holder{iterated(3)} },
+		"wrapped":           func() (*cdevice.RecordReader, error) { return wrappedReader(iterated(3)) },
+		"of a goroutine": func() (*cdevice.RecordReader, error) {
+			made := make(chan array.RecordReader)
+			go func() { made <- iterated(3) }()
+			return wrappedReader(<-made)
+		},
 	}
 	threads := map[string]func(*testing.T, string, ...any) reply{"the main thread": ask, "another thread": askOnThread}
 	for way, f := range ways {

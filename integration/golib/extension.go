@@ -175,6 +175,13 @@ func iterated(batches int64) array.RecordReader {
 		defer r.Release()
 		host := r.HostReader(context.Background(), nil)
 		defer host.Release()
-		array.IterFromReader(host)(yield)
+		for b, err := range array.IterFromReader(host) {
+			if b != nil {
+				b.Retain() // for the reader
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
 	})
 }

@@ -45,6 +45,7 @@ CALLS = {
     "read_all": "begun(); ext.counters(1, 1000, 10).read_all()",
     "source": "begun(); ext.count(forever())",
     "sleeping source": "begun(); ext.count(slow())",
+    "source of a reader": "ext.echo_reader(late())",
     "asyncio": "asyncio.run(sleep(), debug=False)",  # else it reports callbacks that are slow
 }
 
@@ -69,9 +70,17 @@ def test_interrupt_cancels_a_call(name, tmp_path):
         time.sleep(1)
         yield BATCH
 
+    def late():
+        begun()
+        while not stopped and time.monotonic() < start + {PATIENCE}:
+            time.sleep(0.01)
+        yield BATCH
+
+    stopped, start = [], time.monotonic()
     try:
         {CALLS[name]}
     except KeyboardInterrupt:
+        stopped.append(True)
         print("interrupted", flush=True)
     deadline = time.monotonic() + 20
     while True:
