@@ -45,8 +45,8 @@
 //   - Names that are not UTF-8 or have a NUL, trees of more than 64 levels or 1,048,576 structs, more than 64 MiB
 //     of names and metadata or 65,536 pairs, and decimals of an impossible precision are errors, in exports too. Metadata is
 //     carried byte for byte, as by arrow-go.
-//   - Buffers may be at any address, as with arrow-go. Arrays of pointers, structs that they lead to, and the sizes of a view array's
-//     buffers that are not aligned to 8 bytes are errors.
+//   - Buffers may be at any address, as with arrow-go. An ArrowArray's arrays of pointers, the structs that they lead to, and the sizes of a
+//     view array's buffers are errors if they are not aligned to 8 bytes.
 //   - A null count of -1 without a bitmap stands for no nulls. arrow-go refuses it.
 //   - Ordered dictionaries, and the nullability and metadata of the fields of maps, survive.
 //   - "w:0", a fixed-size binary type of no bytes, is imported; arrow-go exports it, and refuses to import it.
