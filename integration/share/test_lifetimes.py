@@ -2,7 +2,9 @@
 
 import os
 import queue
+import signal
 
+import pyarrow as pa
 import pytest
 
 import machines
@@ -114,17 +116,40 @@ def test_forked_child_frees_its_copies(round):
     memory[0] = 1
 
 
+class Anything:
+    pass
+
+
 def test_forked_child_of_a_busy_worker():
     """It frees what the parent has dropped, and does nothing else that the parent has requested."""
     made, done = worker.Worker(), []
-
-    class Anything:
-        pass
-
-    dropped = Anything()
+    dropped, kept = Anything(), Anything()
     made.at_end(dropped).append((done.append, "end"))
+    made.at_end(kept).append((done.append, "later end"))
     made._queue.put(worker._Call(done.append, ("request of the parent",), queue.SimpleQueue()))
     del dropped
     made.after_fork()
     made.run(done.append, "request of the child")
     assert done == ["end", "request of the child"]
+    del kept
+    made.run(int)
+    assert done.pop() == "later end" and not made._ends
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("use", [lambda: share.allocate(10), lambda: share.share(pa.table({"a": [1]})).close()], ids=["allocate", "share"])
+def test_children_that_are_forked_right_after_a_use(use):
+    """They can use the package as well, whatever the parent's threads do at the time of the fork."""
+    for _ in range(40):
+        use()
+        pid = os.fork()
+        if pid == 0:
+            is_done = False
+            try:
+                signal.alarm(machines.LIMIT)
+                for _ in range(5):
+                    use()
+                is_done = True
+            finally:
+                os._exit(0 if is_done else 1)
+        assert os.waitpid(pid, 0)[1] == 0

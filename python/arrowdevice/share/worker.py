@@ -39,7 +39,6 @@ class _End(weakref.ref):
     __slots__ = ("calls", "ends")
 
     def do(self):
-        del self.ends[id(self)]
         while self.calls:
             function, *arguments = self.calls.pop()
             try:
@@ -47,6 +46,7 @@ class _End(weakref.ref):
             except BaseException:  # the others are called nevertheless
                 with contextlib.suppress(BaseException):
                     sys.excepthook(*sys.exc_info())
+        self.ends.pop(id(self), None)  # here, as the child of a fork meanwhile does the other calls
 
 
 class Worker:
@@ -54,10 +54,10 @@ class Worker:
     is what puts an _End there."""
 
     def __init__(self):
-        self._queue, self._ends = SimpleQueue(), {}
         self._reset()
 
     def _reset(self):
+        self._queue, self._ends = SimpleQueue(), {}
         self._thread, self._unclaimed = None, [True]
 
     def run(self, function, *arguments):
@@ -80,10 +80,13 @@ class Worker:
     def at_end(self, of):
         """The list of what the thread calls once an object is gone, the last one first: tuples of a function and arguments, which
         must not refer to the object. The thread calls this method as well."""
+        return self._watch(of, [])
+
+    def _watch(self, of, calls):
         end = _End(of, self._queue.put)
-        end.calls, end.ends = [], self._ends
+        end.calls, end.ends = calls, self._ends
         self._ends[id(end)] = end
-        return end.calls
+        return calls
 
     def _run(self, unclaimed):
         try:
@@ -96,14 +99,16 @@ class Worker:
             self._queue.get().do()  # no variable keeps a result
 
     def after_fork(self):
-        """The child has no thread. It frees its copies of what the parent had, and forgets the requests of the parent."""
+        """The child has no thread. It frees its copies of what the parent had, and forgets the requests of the parent. It leaves the
+        parent's queue alone, which is locked for ever if the parent's thread waited for it."""
+        ends = self._ends.values()
         self._reset()
-        left = []
-        while not self._queue.empty():
-            left.append(self._queue.get())
-        for each in left:
-            if isinstance(each, _End):
-                self._queue.put(each)
+        for end in ends:
+            of = end()
+            if of is None:
+                self._queue.put(end)
+            else:
+                self._watch(of, end.calls)
 
 
 worker = Worker()
