@@ -3,6 +3,7 @@
 import os
 import queue
 import signal
+import threading
 
 import pyarrow as pa
 import pytest
@@ -153,3 +154,35 @@ def test_children_that_are_forked_right_after_a_use(use):
             finally:
                 os._exit(0 if is_done else 1)
         assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_closes_what_the_parent_is_closing(monkeypatch):
+    """The locks of the parent's threads are not the child's."""
+    shared, is_closing, may_close = share.share(pa.table({"a": [1]})), threading.Event(), threading.Event()
+
+    def set_left(count, set_left=shared._offer._set_left):
+        if os.getpid() == parent:
+            is_closing.set()
+            assert may_close.wait(machines.LIMIT)
+        set_left(count)
+
+    parent = os.getpid()
+    monkeypatch.setattr(shared._offer, "_set_left", set_left)
+    closer = threading.Thread(target=shared.close)
+    closer.start()
+    assert is_closing.wait(machines.LIMIT)
+    pid = os.fork()
+    if pid == 0:
+        is_closed = False
+        try:
+            signal.alarm(machines.LIMIT)
+            shared.close()
+            shared.wait(machines.LIMIT)
+            is_closed = True
+        finally:
+            os._exit(0 if is_closed else 1)
+    status = os.waitpid(pid, 0)[1]
+    may_close.set()
+    closer.join()
+    assert status == 0

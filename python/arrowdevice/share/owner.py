@@ -201,18 +201,18 @@ os.register_at_fork(after_in_child=_owner.after_fork)
 
 
 class _Offer:
-    """A batch and who may open it. No signal handler runs on the threads that change it."""
+    """A batch and who may open it, under the lock of _owner, which a child of a fork has anew. No signal handler runs on the threads
+    that change it."""
 
     def __init__(self, source, openers):
         self.source, self.left, self.openers = source, openers, 0
         self.token, self.ticket = os.urandom(16), b""
-        self.lock = threading.RLock()
         self.is_closed = self.is_released = self.is_in_block = False
         self.opened, self.done = Event(), Event()
         self.ends_with_shared = True  # as no process can have the ticket
 
     def close(self):
-        with self.lock:
+        with _owner.lock:
             self.is_closed = True
             self._set_left(0)
         self._release_if_unused()
@@ -229,7 +229,7 @@ class _Offer:
     def admit(self, digest):
         if hashlib.sha256(self.ticket).digest() != digest:
             return MISMATCHED
-        with self.lock:
+        with _owner.lock:
             if self.left == 0:
                 return EXHAUSTED
             self.openers += 1
@@ -238,14 +238,14 @@ class _Offer:
 
     def leave(self, failed):
         """Ends admit. An opener that failed to open the memory does not count, unless the ticket was closed since."""
-        with self.lock:
+        with _owner.lock:
             self.openers -= 1
             if failed and not self.is_closed:
                 self.left += 1
         self._release_if_unused()
 
     def _release_if_unused(self):
-        with self.lock:
+        with _owner.lock:
             if self.left or self.openers or self.is_released:
                 return
             self.is_released = True
