@@ -1,6 +1,7 @@
 """Releases by consumers at any time, the limit of recursion, and what the system refuses: nothing is lost, and no struct stays
 unreleased."""
 
+import _thread
 import ctypes
 import errno
 import os
@@ -118,7 +119,7 @@ def test_signal_to_the_thread_that_collects():
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         for _ in range(3):
-            signal.pthread_kill(loop.loop._collector.ident, signal.SIGUSR1)
+            signal.pthread_kill(loop.loop._collector, signal.SIGUSR1)
             cdata.release(cdata.export_schema(Field("i")))
             machines.eventually(lambda: cdata.exported() == 0)
     finally:
@@ -195,7 +196,7 @@ def failing_once(function, error, after=0):
 
 
 @pytest.mark.parametrize(
-    ("where", "what"), [(os, "eventfd"), (selectors, "DefaultSelector"), (threading.Thread, "start")], ids=lambda x: str(x)
+    ("where", "what"), [(os, "eventfd"), (selectors, "DefaultSelector"), (_thread, "start_new_thread")], ids=lambda x: str(x)
 )
 def test_threads_that_do_not_start(monkeypatch, where, what):
     """The next call starts them."""
@@ -204,8 +205,8 @@ def test_threads_that_do_not_start(monkeypatch, where, what):
     monkeypatch.setattr(where, what, failing_once(getattr(where, what), OSError(errno.EMFILE, "none is left")))
     with pytest.raises(OSError, match="none is left"):
         made.start()
-    if where is threading.Thread:  # that was the first thread; now the second
-        monkeypatch.setattr(where, what, failing_once(threading.Thread.start, OSError(errno.EMFILE, "none is left"), after=1))
+    if where is _thread:  # that was the first thread; now the second
+        monkeypatch.setattr(where, what, failing_once(_thread.start_new_thread, OSError(errno.EMFILE, "none is left"), after=1))
         with pytest.raises(OSError, match="none is left"):
             made.start()
     assert len(os.listdir("/proc/self/fd")) == files

@@ -293,6 +293,37 @@ print(number)
     assert (out.returncode, out.stderr) == (0, "") and int(out.stdout) > 5, out
 
 
+FIRST_CALLS = f"""
+import faulthandler, sys, threading
+faulthandler.dump_traceback_later({machines.LIMIT}, exit=True)
+import pyarrow as pa
+import fakes
+from arrowdevice import share
+gone = threading.Semaphore(0)
+with threading._active_limbo_lock:
+    share.allocate(1)
+    batch = share.open(bytes.fromhex(sys.stdin.readline()), owner_gone=gone.release)
+    array = pa.record_batch(batch)
+    print("open", flush=True)
+    sys.stdin.readline()
+    with share.share(array) as shared, fakes.Opener(shared.ticket) as opener:
+        assert opener.request() == b"\\1"
+        opener.send(b"r")
+        shared.wait()
+gone.acquire()
+"""
+
+
+def test_first_calls_during_a_start_of_a_thread():
+    """By a handler that runs while threading has its lock: no thread of the package needs that, but the one of owner_gone."""
+    with machines.program(FIRST_CALLS) as program:
+        with machines.process("go") as owner:
+            program.stdin.write(owner.share().hex() + "\n")
+            program.stdin.flush()
+            assert program.stdout.readline() == "open\n"
+        program.stdin.write("\n")
+
+
 def test_bound_of_an_interrupted_opening():
     """It does not bound what is shared later."""
     wire.until(0).__enter__()  # whose __exit__ was interrupted

@@ -3,6 +3,7 @@ as well."""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
 import functools
@@ -118,9 +119,8 @@ class Opened:
         if self._context is None:
             done(outcome)
             return
-        thread = threading.Thread(target=self._close, args=(done, outcome), name="arrowdevice.share close", daemon=True)
         try:
-            thread.start()
+            _thread.start_new_thread(self._close, (done, outcome))
         except RuntimeError:  # the interpreter is at its end, and so is the memory; or no thread is left
             _lost.append(done)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import queue
 import selectors
 import sys
-import threading
 import time
 
 from . import cdata
@@ -31,9 +31,7 @@ class Loop:
         """Starts the threads, if they do not run. After an error it can be called again. The worker calls it."""
         if self._collector is None:
             cdata.prepare()
-            thread = threading.Thread(target=cdata.collect, name="arrowdevice.share release", daemon=True)
-            thread.start()
-            self._collector = thread
+            self._collector = _thread.start_new_thread(cdata.collect, ())
         if self._thread is None:
             self._begin()
 
@@ -43,8 +41,7 @@ class Loop:
             undo.callback(os.close, self._wake)
             self._selector = undo.enter_context(selectors.DefaultSelector())
             self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
-            thread = threading.Thread(target=self._run, name="arrowdevice.share", daemon=True)
-            thread.start()
+            thread = _thread.start_new_thread(self._run, ())
             undo.pop_all()
         self._thread = thread
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import hashlib
 import os
@@ -149,7 +150,8 @@ class _Connection:
         def ready():
             loop.forget(self.socket)
             if self._open and gone is not None:
-                threading.Thread(target=gone, name="arrowdevice.share owner_gone", daemon=True).start()
+                thread = threading.Thread(target=gone, name="arrowdevice.share owner_gone", daemon=True)
+                _thread.start_new_thread(thread.start, ())  # which waits for threading's lock
 
         if self._open:
             loop.watch(self.socket, ready)

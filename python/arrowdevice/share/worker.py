@@ -3,6 +3,9 @@
 Python runs signal handlers on the main thread, also between a call and the use of its result, which is lost if a handler raises, such
 as KeyboardInterrupt. So what must not be lost is made on this thread, where no handler runs, and belongs to an object that is handed
 over: once the object is gone, the thread frees what belongs to it. A finalizer in Python would not do, as a handler can end it, too.
+
+A handler may call the package while it has interrupted a function of threading that holds the lock of this module. So this thread and
+those that it starts are made by _thread, and call no function that takes that lock.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ import _thread
 import contextlib
 import os
 import sys
-import threading
 import weakref
 from queue import SimpleQueue
 
@@ -94,7 +96,6 @@ class Worker:
         except IndexError:  # another thread was started as well, and was first
             return
         self._thread = _thread.get_ident()
-        threading.current_thread().name = "arrowdevice.share worker"
         while True:
             self._queue.get().do()  # no variable keeps a result
 
