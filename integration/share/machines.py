@@ -10,7 +10,7 @@ import threading
 import time
 
 from arrowdevice.share.loop import loop
-from arrowdevice.share.worker import worker
+from arrowdevice.share.worker import releaser, worker
 
 HERE = pathlib.Path(__file__).resolve().parent
 LANGUAGES = ["go", "python"]
@@ -116,6 +116,7 @@ def settle():
     """Waits until the threads of this process have done what they were asked for, and what that has asked for."""
     worker.run(loop.start)
     for _ in range(3):
+        releaser.run(int)
         worker.run(int)
         done = threading.Event()
         worker.run(loop.call, done.set)

@@ -10,7 +10,7 @@ import sys
 
 from . import release as releases
 from .schema import MAX_DEPTH, Field, layout_of
-from .worker import worker
+from .worker import releaser, worker
 
 _void, _int64 = ctypes.c_void_p, ctypes.c_int64
 
@@ -217,7 +217,7 @@ def release(struct):
 class Owned:
     """A struct of a producer. It is released after the last reference to this object, unless it was before."""
 
-    __slots__ = ("struct", "__weakref__")
+    __slots__ = ("struct", "_at_end", "__weakref__")
 
     def __init__(self, kind):
         """It is empty, to be filled by the producer."""
@@ -225,22 +225,47 @@ class Owned:
         worker.run(self._own)
 
     def _own(self):
-        worker.at_end(self).append((release, self.struct))
+        releaser.start()
+        self._at_end = releaser.at_end(self)
+        self._at_end.append((release, self.struct))
+
+    def keep(self, kept):
+        """Has the releaser drop an object after the last reference to this one, unless let_go() is called."""
+        self._at_end.append((_drop, kept))
+
+    def let_go(self):
+        self._at_end.pop()
+
+    def end(self, released):
+        """Has a function called once the struct is released after the last reference. No signal handler runs on the thread."""
+        self._at_end.insert(0, (released,))
+        if sys.is_finalizing():  # only this thread still runs
+            release(self.struct)
+            released()
+
+
+def _drop(_):
+    pass
 
 
 def _move(*capsules):
     """The structs of capsules, each with its name and the kind of its struct."""
-    return worker.run(lambda: [_moved(*each) for each in capsules])
+    moved = worker.run(_moved, capsules)
+    moved[0].let_go()
+    return moved
 
 
-def _moved(capsule, name, kind):
-    source = kind.from_address(_get_pointer(capsule, name))
-    if not source.release:
-        raise Invalid(f"the {name.decode()} was released already")
-    owned = Owned(kind)
-    ctypes.memmove(ctypes.addressof(owned.struct), ctypes.addressof(source), ctypes.sizeof(kind))
-    source.release = None
-    return owned
+def _moved(capsules):
+    """If the caller was interrupted, this thread has the last references to the capsules, whose destructors must not run on it."""
+    moved = [Owned(kind) for _, _, kind in capsules]
+    moved[0].keep(capsules)
+    for owned, (capsule, name, kind) in zip(moved, capsules):
+        source = kind.from_address(_get_pointer(capsule, name))
+        if not source.release:
+            raise Invalid(f"the {name.decode()} was released already")
+        ctypes.memmove(ctypes.addressof(owned.struct), ctypes.addressof(source), ctypes.sizeof(kind))
+        source.release = None
+    return moved
 
 
 class Invalid(ValueError):

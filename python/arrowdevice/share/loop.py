@@ -11,6 +11,7 @@ import sys
 import time
 
 from . import cdata
+from .worker import releaser
 
 _SWEEP = 0.1  # seconds between looks at capsules that no consumer has taken
 
@@ -28,7 +29,8 @@ class Loop:
         self._late = {}  # when and what to call, by the file
 
     def start(self):
-        """Starts the threads, if they do not run. After an error it can be called again. The worker calls it."""
+        """Starts the threads, and the releaser, if they do not run. After an error it can be called again. The worker calls it."""
+        releaser.start()
         if self._collector is None:
             cdata.prepare()
             self._collector = _thread.start_new_thread(cdata.collect, ())

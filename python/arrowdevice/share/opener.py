@@ -19,7 +19,7 @@ from .loop import loop
 from .peer import is_same_user, peer_of
 from .ticket import CPU, CUDA, Node, Ticket, require_linux
 from .wire import until
-from .worker import worker
+from .worker import releaser, worker
 
 TYPE_CHECKING = False  # which checkers take for true
 
@@ -39,9 +39,11 @@ _WAIT_FOR_OWNER = 0.05  # seconds, after a failure
 
 
 class _Connection:
-    """The opener's end. All but connect(), receive() and wait() is called where no signal handler runs."""
+    """The opener's end. All but connect(), receive() and wait() is called where no signal handler runs. gone is a list of the function
+    to be called if the owner exits, or an empty one: what a program hands over ends on the releaser, which clears the list."""
 
-    def __init__(self):
+    def __init__(self, gone):
+        self._gone = gone
         self.socket, self.files, self.pid = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), [], os.getpid()
         self.socket.setblocking(False)
         self._is_connected, self._open, self._closed = False, True, Event()
@@ -109,6 +111,7 @@ class _Connection:
         self.close_files()
         if self.pid != os.getpid():  # a child that was forked: the batch is its parent's
             self.socket.close()
+            self._forget_gone()
             return
         if not self._is_connected:
             loop.call(self._close)
@@ -138,19 +141,24 @@ class _Connection:
     def _close(self):
         loop.forget(self.socket)
         self.socket.close()
+        self._forget_gone()
         self._closed.set()
+
+    def _forget_gone(self):
+        if self._gone:
+            releaser.request(self._gone.clear)
 
     def wait(self):
         """Waits until the connection is closed, after a failure."""
         self._closed.wait(_WAIT_FOR_OWNER)
 
-    def watch(self, gone):
-        """Calls gone, on a thread of its own, if the owner closes the connection before this process does."""
+    def watch(self):
+        """Calls the function in gone, on a thread of its own, if the owner closes the connection before this process does."""
 
         def ready():
             loop.forget(self.socket)
-            if self._open and gone is not None:
-                thread = threading.Thread(target=gone, name="arrowdevice.share owner_gone", daemon=True)
+            if self._open and self._gone:
+                thread = threading.Thread(target=self._gone[0], name="arrowdevice.share owner_gone", daemon=True)
                 _thread.start_new_thread(thread.start, ())  # which waits for threading's lock
 
         if self._open:
@@ -168,13 +176,13 @@ class _Opened:
     """The memory of another process. It is closed after the last release of those that retain it. No signal handler runs on the threads
     that open, release and close it."""
 
-    def __init__(self, device):
+    def __init__(self, device, gone):
         self.outcome, self.mappings, self.device = FAILED, [], device
         self._holders, self._open = set(), True  # changed by single operations, which no other thread can interrupt
         self._unclosed = [True]  # popped once, by the thread that is first
-        self.connection = _Connection()
+        self.connection = _Connection(gone)
 
-    def open(self, ticket, gone):
+    def open(self, ticket):
         """Maps the files, or opens the memory of a GPU, and watches the owner."""
         if self.device is not None:
             self.device.open(ticket)
@@ -190,7 +198,7 @@ class _Opened:
                 except OSError as error:
                     raise OSError(error.errno, f"share: open: regions[{i}]: {error.strerror}") from None
         self.connection.close_files()
-        loop.call(self.connection.watch, gone)
+        loop.call(self.connection.watch)
 
     def address(self, region, offset):
         """The address of a place in a region; NULL in region 0."""
@@ -388,7 +396,7 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
     deadline = time.monotonic() + timeout
     with until(deadline):
         t = Ticket.decode(ticket)
-    batch = worker.run(_begin, t)
+    batch = worker.run(_begin, t, [] if owner_gone is None else [owner_gone])
     opened = batch._opened
     try:
         opened.connection.connect(t.socket, deadline)
@@ -403,7 +411,7 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
             raise BadTicket(f"share: open: the owner replied {reply[0]}")
         with until(deadline):
             t.decode_rest()
-        worker.run(opened.open, t, owner_gone)
+        worker.run(opened.open, t)
     except BaseException:
         batch.close()
         opened.connection.wait()
@@ -412,11 +420,16 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
     return batch
 
 
-def _begin(ticket):
+def _begin(ticket, gone):
     """The batch of a ticket, without its memory."""
-    ticket.check_owner()
-    device = gpu.find(ticket.device_uuid) if ticket.device_type == CUDA else None
-    loop.start()
-    batch = (RecordBatch if device is not None else _HostRecordBatch)(_Opened(device), ticket)
+    releaser.start()
+    try:
+        ticket.check_owner()
+        device = gpu.find(ticket.device_uuid) if ticket.device_type == CUDA else None
+        loop.start()
+    except BaseException:
+        releaser.request(gone.clear)
+        raise
+    batch = (RecordBatch if device is not None else _HostRecordBatch)(_Opened(device, gone), ticket)
     worker.at_end(batch).append((batch._opened.release, "batch"))
     return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import numbers
+import operator
 import os
 import socket
 import threading
@@ -250,8 +251,7 @@ class _Offer:
                 return
             self.is_released = True
         _owner.remove(self)
-        self.source.release()
-        self.done.set()
+        self.source.release(self.done.set)
 
 
 class Shared:
@@ -276,15 +276,19 @@ class Shared:
         return self._offer.openers
 
     def close(self) -> None:
-        """Withdraws the ticket, which then cannot be opened. The data are released once every opener has released its batch. A
-        second call does nothing."""
+        """Withdraws the ticket, which then cannot be opened. The data are released once every opener has released its batch: on
+        another thread, before this call returns or after it. A second call does nothing."""
         worker.run(self._offer.close)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits until the data were released, at most timeout seconds: then it raises TimeoutError, and may be called again."""
+        """Waits until the data were released, at most timeout seconds: then it raises TimeoutError, and may be called again. Call it
+        without a lock that a finalizer of the data takes."""
         offer = self._offer
-        if not offer.done.wait(_seconds("wait", timeout)):
-            raise TimeoutError(f"share: wait: for {offer.openers} openers, and the ticket can be opened {offer.left} more times")
+        if offer.done.wait(_seconds("wait", timeout)):
+            return
+        if offer.is_released:
+            raise TimeoutError("share: wait: until the producer of the data releases them")
+        raise TimeoutError(f"share: wait: for {offer.openers} openers, and the ticket can be opened {offer.left} more times")
 
     def wait_opened(self, timeout: float | None = None) -> None:
         """Waits until the ticket was closed, or opened as often as allowed, at most timeout seconds (TimeoutError)."""
@@ -314,14 +318,16 @@ def share(data: Any, *, openers: int = 1) -> Shared:
     that fails to open the memory does not count.
 
     Buffers in memory of allocate() are not copied; all others are, once, to a file without a name. Of a slice, the texts of the rows
-    before the first are copied as well, and what lies in nested columns."""
+    before the first are copied as well, and what lies in nested columns.
+
+    A batch is released here once all of it was copied, else on a thread of this package, which no call but wait() waits for: after
+    the last opener, or an error of this call."""
     require_linux("share")
     if isinstance(openers, bool) or not hasattr(openers, "__index__"):
         raise TypeError(f"share: share: openers = {openers!r}, want an int")
-    if openers < 1:
+    if (openers := operator.index(openers)) < 1:  # an int, as the threads run no code of the program
         raise ValueError(f"share: share: openers = {openers}, want 1 or more")
-    field, owned = source.take(data)
-    taken = source.Source(owned)
+    field, taken = source.take(data)
     try:
         ticket = taken.describe(field)
         shared = worker.run(_owner.add, taken, openers, ticket)

@@ -18,13 +18,14 @@ _MAX_BUFFER = 1 << 47  # bytes: more than any process can address
 
 
 def take(data):
-    """The schema and the owned struct of a batch, which is None if there is none."""
+    """The schema and the memory of a batch."""
     if not hasattr(data, "__arrow_c_array__") and not hasattr(data, "__arrow_c_stream__"):
         if hasattr(data, "__arrow_c_device_array__"):
             raise NotShareable("share: share: data are in memory of a device, which a Go program can share")
         raise TypeError(f"share: share: data = {type(data).__name__}, want an object with __arrow_c_array__ or __arrow_c_stream__")
     try:
-        return cdata.import_array(data)
+        field, owned = cdata.import_array(data)
+        return field, Source(owned)
     except cdata.Invalid as error:
         raise NotShareable(f"share: share: data: {error}") from error
 
@@ -48,14 +49,20 @@ class Source:
     """The memory of a batch: the blocks that its buffers are in, and one that the others are copied to."""
 
     def __init__(self, owned):
+        """It has the only reference to the owned struct, which is None if there is none."""
         self._owned, self.blocks = owned, []
         self._allocated = None  # while the batch is described
         self._places, self._copied = {}, 0  # of buffers, by their addresses and sizes; bytes to copy
 
-    def release(self):
-        if self._owned:
-            cdata.release(self._owned.struct)
-        self.blocks = []
+    def release(self, released=None):
+        """Ends it, and has a function called once the producer has released the data. The worker or the loop calls it."""
+        owned, self._owned, self.blocks = self._owned, None, []
+        if released is None:
+            return
+        if owned is None:
+            released()
+        else:
+            owned.end(released)
 
     def files(self):
         return [block.file for block in self.blocks]
@@ -77,6 +84,7 @@ class Source:
         self.copy(t.columns)
         if not in_place:
             cdata.release(root)  # nothing of it is used any more
+            self._owned = None
         if len(self.blocks) > MAX_FILES:
             raise NotShareable(f"share: share: more than {MAX_FILES} allocations: copy the data, which makes one")
         t.regions = [Region(size=block.size) for block in self.blocks]

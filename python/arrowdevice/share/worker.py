@@ -1,4 +1,4 @@
-"""The thread that opens, maps, retains and frees for the others.
+"""The thread that opens, maps, retains and frees for the others, and the thread that ends what is not this package's.
 
 Python runs signal handlers on the main thread, also between a call and the use of its result, which is lost if a handler raises, such
 as KeyboardInterrupt. So what must not be lost is made on this thread, where no handler runs, and belongs to an object that is handed
@@ -30,9 +30,16 @@ class _Call:
         try:
             result = self._function(*self._arguments)
         except BaseException as error:
-            self._reply.put((None, error))
+            self._answer(None, error)
         else:
-            self._reply.put((result, None))
+            self._answer(result, None)
+
+    def _answer(self, *answer):
+        """It drops the arguments first, so that the last reference to them is the caller's, and the queue, as an error refers to this
+        object."""
+        reply = self._reply
+        self._function = self._arguments = self._reply = None
+        reply.put(answer)
 
 
 class _End(weakref.ref):
@@ -67,17 +74,25 @@ class Worker:
         nevertheless, and its result dropped."""
         if self._thread == _thread.get_ident() or sys.is_finalizing():  # at the end of Python, only the caller still runs
             return function(*arguments)
-        if self._thread is None:
-            _thread.start_new_thread(self._run, (self._unclaimed,))
-        reply = SimpleQueue()
-        self._queue.put(_Call(function, arguments, reply))
-        result, error = reply.get()
+        self.start()
+        result, error = self.request(function, *arguments).get()
         if error is None:
             return result
         try:
             raise error
         finally:
             error = None  # which refers to this frame
+
+    def start(self):
+        """Starts the thread, if it does not run."""
+        if self._thread is None and not sys.is_finalizing():
+            _thread.start_new_thread(self._run, (self._unclaimed,))
+
+    def request(self, function, *arguments):
+        """Has the thread call a function, once it was started, and returns the queue for the result and the error."""
+        reply = SimpleQueue()
+        self._queue.put(_Call(function, arguments, reply))
+        return reply
 
     def at_end(self, of):
         """The list of what the thread calls once an object is gone, the last one first: tuples of a function and arguments, which
@@ -112,5 +127,8 @@ class Worker:
                 self._watch(of, end.calls)
 
 
-worker = Worker()
-os.register_at_fork(after_in_child=worker.after_fork)
+# The releaser ends what programs have handed over: release callbacks and finalizers of others, which may wait for a lock that a caller of
+# this package holds. So no such code runs on the worker or the loop, and nobody waits for the releaser, except in Shared.wait().
+worker, releaser = Worker(), Worker()
+for _each in (worker, releaser):
+    os.register_at_fork(after_in_child=_each.after_fork)
