@@ -5,6 +5,8 @@ import functools
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -144,6 +146,61 @@ def test_finalizer_of_owner_gone(gate):
         done = threading.Event()
         worker.run(loop.call, done.set)
         assert done.wait(machines.LIMIT)
+
+
+EXIT = """
+import os, threading
+import pyarrow as pa
+from arrowdevice import share
+from arrowdevice.share import worker
+from test_finalizers import batch
+entered = threading.Event()
+
+def end():
+    entered.set()
+    {end}
+    os.write(1, b"released")
+
+shared = share.share(batch(end))
+shared.close()
+entered.wait()
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "last", "want"),
+    [
+        ("threading.Event().wait(0.1)", "", "released"),
+        ("threading.Event().wait()", "worker._LAST = 0.1", ""),
+        ("", "shared = share.share(batch(end)); __import__('atexit').register(shared.close)", "releasedreleased"),
+    ],
+    ids=["that returns", "that waits for ever", "of an exit handler"],
+)
+def test_end_of_python_in_a_finalizer(end, last, want):
+    """A thread that Python ends in a function of C++ would end the process by a signal."""
+    command = [sys.executable, "-W", "error", "-c", EXIT.format(end=end, last=last)]
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    out = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    assert (out.returncode, out.stdout, out.stderr) == (0, want, "")
+
+
+def test_close_after_the_releaser():
+    """By an exit handler that was registered before the package was imported: wait() returns."""
+    program = """
+import atexit
+def end():
+    shared.close()
+    shared.wait()
+    print("released")
+atexit.register(end)
+from arrowdevice import share
+from test_finalizers import batch
+shared = share.share(batch(int))
+"""
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    out = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60, env=env)
+    assert (out.returncode, out.stdout, out.stderr) == (0, "released\n", "")
 
 
 def test_number_of_openers_that_is_an_object():

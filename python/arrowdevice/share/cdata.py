@@ -239,7 +239,7 @@ class Owned:
     def end(self, released):
         """Has a function called once the struct is released after the last reference. No signal handler runs on the thread."""
         self._at_end.insert(0, (released,))
-        if sys.is_finalizing():  # only this thread still runs
+        if releaser.has_ended or sys.is_finalizing():
             release(self.struct)
             released()
 

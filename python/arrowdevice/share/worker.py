@@ -11,11 +11,16 @@ those that it starts are made by _thread, and call no function that takes that l
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import os
 import sys
 import weakref
 from queue import SimpleQueue
+
+from .event import Event
+
+_LAST = 10.0  # seconds for what a thread does at the end of Python
 
 
 class _Call:
@@ -68,6 +73,7 @@ class Worker:
     def _reset(self):
         self._queue, self._ends = SimpleQueue(), {}
         self._thread, self._unclaimed = None, [True]
+        self._is_started = self.has_ended = False
 
     def run(self, function, *arguments):
         """The result of a function, which the thread calls. If a handler raises in the caller meanwhile, the function is called
@@ -87,6 +93,7 @@ class Worker:
         """Starts the thread, if it does not run."""
         if self._thread is None and not sys.is_finalizing():
             _thread.start_new_thread(self._run, (self._unclaimed,))
+            self._is_started = True
 
     def request(self, function, *arguments):
         """Has the thread call a function, once it was started, and returns the queue for the result and the error."""
@@ -114,6 +121,20 @@ class Worker:
         while True:
             self._queue.get().do()  # no variable keeps a result
 
+    def finish(self):
+        """Waits, but not for ever, until the thread has done what it was asked for, and has it do nothing else: where Python ends a thread
+        that is in a function of C++, this ends the process by a signal."""
+        if self._is_started:
+            done = Event()
+            self.request(self._end, done)
+            done.wait(_LAST)
+        self.has_ended = True
+
+    def _end(self, done):
+        self.has_ended = True
+        done.set()
+        Event().wait()
+
     def after_fork(self):
         """The child has no thread. It frees its copies of what the parent had, and forgets the requests of the parent. It leaves the
         parent's queue alone, which is locked for ever if the parent's thread waited for it."""
@@ -132,3 +153,4 @@ class Worker:
 worker, releaser = Worker(), Worker()
 for _each in (worker, releaser):
     os.register_at_fork(after_in_child=_each.after_fork)
+atexit.register(releaser.finish)
