@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"reflect"
 	"sync/atomic"
 	"testing"
 
@@ -18,37 +17,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/panictype"
 )
-
-// breaking is an extension type of a program. Its methods panic once they have been called so often.
-type breaking struct {
-	arrow.ExtensionBase
-	left *atomic.Int64
-}
-
-type breakingArray struct{ array.ExtensionArrayBase }
-
-func (b *breaking) call(method string) {
-	if b.left.Add(-1) < 0 {
-		panic("no method " + method)
-	}
-}
-
-func (b *breaking) ArrayType() reflect.Type {
-	b.call("ArrayType")
-	return reflect.TypeFor[breakingArray]()
-}
-func (b *breaking) ExtensionName() string       { b.call("ExtensionName"); return "breaking" }
-func (b *breaking) Serialize() string           { b.call("Serialize"); return "" }
-func (b *breaking) StorageType() arrow.DataType { b.call("StorageType"); return b.Storage }
-func (b *breaking) ExtensionEquals(other arrow.ExtensionType) bool {
-	b.call("ExtensionEquals")
-	return other.ExtensionName() == "breaking"
-}
-func (b *breaking) Deserialize(storage arrow.DataType, _ string) (arrow.ExtensionType, error) {
-	b.call("Deserialize")
-	return &breaking{arrow.ExtensionBase{Storage: storage}, b.left}, nil
-}
 
 // A panic of an extension type of the program, in any call of any method, is an error of the sender's or the receiver's stream. It ends
 // neither the process nor the goroutine of the caller.
@@ -56,12 +26,10 @@ func TestPanicsOfExtensionTypes(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	int8s := arrow.PrimitiveTypes.Int8
 	var sent, received atomic.Int64
-	sent.Store(math.MaxInt64)
-	received.Store(math.MaxInt64)
-	require.NoError(t, arrow.RegisterExtensionType(&breaking{arrow.ExtensionBase{Storage: int8s}, &received}))
-	t.Cleanup(func() { require.NoError(t, arrow.UnregisterExtensionType("breaking")) })
+	require.NoError(t, arrow.RegisterExtensionType(panictype.New(int8s, &received)))
+	t.Cleanup(func() { require.NoError(t, arrow.UnregisterExtensionType(panictype.Name)) })
 	for _, storage := range []arrow.DataType{int8s, arrow.ListOf(int8s), arrow.BinaryTypes.StringView} {
-		dt := &breaking{arrow.ExtensionBase{Storage: storage}, &sent}
+		dt := panictype.New(storage, &sent)
 		in := arrow.StructOf(arrow.Field{Name: "f", Type: dt})
 		for name, dt := range map[string]arrow.DataType{
 			"itself": dt, "list": arrow.ListOf(dt), "dictionary": &arrow.DictionaryType{IndexType: int8s, ValueType: in},

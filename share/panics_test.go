@@ -4,7 +4,7 @@ package share
 
 import (
 	"math"
-	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -13,40 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/panictype"
 )
-
-// breaking is an extension type of a program. Its methods panic once they have been called so often.
-type breaking struct {
-	arrow.ExtensionBase
-	left *int64
-}
-
-type breakingArray struct{ array.ExtensionArrayBase }
-
-func (b *breaking) call(method string) {
-	if *b.left--; *b.left < 0 {
-		panic("no method " + method)
-	}
-}
-
-func (b *breaking) ArrayType() reflect.Type {
-	b.call("ArrayType")
-	return reflect.TypeFor[breakingArray]()
-}
-func (b *breaking) ExtensionName() string       { b.call("ExtensionName"); return "breaking" }
-func (b *breaking) Serialize() string           { b.call("Serialize"); return "" }
-func (b *breaking) StorageType() arrow.DataType { b.call("StorageType"); return b.Storage }
-func (b *breaking) ExtensionEquals(other arrow.ExtensionType) bool {
-	b.call("ExtensionEquals")
-	return other == b
-}
-func (b *breaking) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) { return b, nil }
 
 // A panic of an extension type of the program, in any call of any method, is an error of Share, which then holds nothing.
 func TestPanicsOfExtensionTypes(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	left := int64(math.MaxInt64)
-	dt := &breaking{arrow.ExtensionBase{Storage: arrow.PrimitiveTypes.Int8}, &left}
+	var left atomic.Int64
+	dt := panictype.New(arrow.PrimitiveTypes.Int8, &left)
 	in := arrow.StructOf(arrow.Field{Name: "f", Type: dt})
 	mem := allocator(t)
 	for _, dt := range []arrow.DataType{dt, in, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: in}} {
@@ -56,10 +30,10 @@ func TestPanicsOfExtensionTypes(t *testing.T) {
 		column.Release()
 		for n := int64(0); ; n++ {
 			b := onHost(t, rec, mem)
-			left = n
+			left.Store(n)
 			shared, err := Share(background, b)
-			panics := left < 0
-			left = math.MaxInt64
+			panics := left.Load() < 0
+			left.Store(math.MaxInt64)
 			b.Release()
 			if !panics {
 				require.NoError(t, err)
