@@ -12,17 +12,17 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// RecordBatchOf makes a batch of arrays, one for each field of the schema: columns of other batches,
+// RecordBatchFromArrays makes a batch of arrays, one for each field of the schema: columns of other batches,
 // results of [NewArray], imported arrays. The arrays must have the types of the fields, the same length,
 // and memory on the same device. The batch shares their memory and has the schema's names, nullability
 // and metadata.
 //
 // If several columns have events, the batch has a new one, which is complete when all of theirs are: a
-// stream of the device waits for them. RecordBatchOf does not wait itself.
+// stream of the device waits for them. RecordBatchFromArrays does not wait itself.
 //
 // The arrays stay the caller's; the result is owned by the caller and holds their memory on its own. Errors
 // name the column, and wrap arrow.ErrInvalid for one that does not fit.
-func RecordBatchOf(schema *arrow.Schema, columns ...*Array) (*RecordBatch, error) {
+func RecordBatchFromArrays(schema *arrow.Schema, columns ...*Array) (*RecordBatch, error) {
 	if schema == nil {
 		return nil, fielderr.Absent(fielderr.OpNew, "schema", "a schema")
 	}
@@ -43,7 +43,7 @@ func RecordBatchOf(schema *arrow.Schema, columns ...*Array) (*RecordBatch, error
 }
 
 // WithColumn returns the batch with one more column or, if it has a field of that name, with another
-// column in its place. Everything said of [RecordBatchOf] holds for the array. The result shares the memory
+// column in its place. Everything said of [RecordBatchFromArrays] holds for the array. The result shares the memory
 // of both, keeps the schema's metadata, and is owned by the caller. Several fields of that name are an error.
 func (b *RecordBatch) WithColumn(field arrow.Field, a *Array) (*RecordBatch, error) {
 	if err := b.hold(fielderr.OpWithColumn); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-// Batches of existing arrays: RecordBatchOf, WithColumn.
+// Batches of existing arrays: RecordBatchFromArrays, WithColumn.
 
 // ints is an array of numbers on the CPU that only its caller holds.
 func ints(t *testing.T, text string) *cdevice.Array {
@@ -26,7 +26,7 @@ func ints(t *testing.T, text string) *cdevice.Array {
 	return a
 }
 
-func TestRecordBatchOf(t *testing.T) {
+func TestRecordBatchFromArrays(t *testing.T) {
 	checkLeaks(t)
 	a, b := ints(t, `[1,null,3]`), ints(t, `[4,5,6]`)
 	batch := wrap(t, twoColumns(t))
@@ -39,7 +39,7 @@ func TestRecordBatchOf(t *testing.T) {
 		{Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "b", Type: arrow.PrimitiveTypes.Int64, Metadata: metadata},
 		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 	}, &metadata)
-	of, err := cdevice.RecordBatchOf(schema, a, b, part, a)
+	of, err := cdevice.RecordBatchFromArrays(schema, a, b, part, a)
 	require.NoError(t, err)
 	for _, column := range []*cdevice.Array{a, b, part} {
 		column.Release() // the batch holds their memory on its own
@@ -99,7 +99,7 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 		for k, dt := range types {
 			fields[k] = arrow.Field{Type: dt}
 		}
-		return second(cdevice.RecordBatchOf(arrow.NewSchema(fields, nil), columns...))
+		return second(cdevice.RecordBatchFromArrays(arrow.NewSchema(fields, nil), columns...))
 	}
 	with := func(b *cdevice.RecordBatch, f arrow.Field, a *cdevice.Array) error { return second(b.WithColumn(f, a)) }
 	integer, text := arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String
@@ -135,7 +135,7 @@ func TestGPUColumnsOfSeveralStreams(t *testing.T) {
 			columns[i] = there.Column(i)
 			there.Release()
 		}
-		of, err := cdevice.RecordBatchOf(rec.Schema(), columns...)
+		of, err := cdevice.RecordBatchFromArrays(rec.Schema(), columns...)
 		require.NoError(t, err)
 		with, err := of.WithColumn(rec.Schema().Field(0), columns[0])
 		require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestGPUCombinedColumnIsReadBeforeItsConsumerReleasesIt(t *testing.T) {
 		itself := func(a *cdevice.Array) *cdevice.Array { return a }
 		recorded := func(a *cdevice.Array) *cdevice.Array {
 			defer a.Release()
-			there, err := a.RecordEvent(newStream(t, gpu))
+			there, err := a.WithEvent(newStream(t, gpu))
 			require.NoError(t, err)
 			return there
 		}
@@ -173,7 +173,7 @@ func TestGPUCombinedColumnIsReadBeforeItsConsumerReleasesIt(t *testing.T) {
 		}
 		for _, made := range []func(*cdevice.Array) *cdevice.Array{itself, recorded, imported} {
 			other, column := copiedTo(t, rec.Column(0), gpu), made(copiedTo(t, rec.Column(1), gpu))
-			of, err := cdevice.RecordBatchOf(rec.Schema(), other, column)
+			of, err := cdevice.RecordBatchFromArrays(rec.Schema(), other, column)
 			require.NoError(t, err)
 			other.Release()
 			out := garbageArray()
@@ -199,7 +199,7 @@ func TestMapToAnotherSchema(t *testing.T) {
 	double := func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
 		column := b.Column(0)
 		defer column.Release()
-		return cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{{Name: "x", Type: field.Type}, {Name: "y", Type: field.Type}}, nil), column, column)
+		return cdevice.RecordBatchFromArrays(arrow.NewSchema([]arrow.Field{{Name: "x", Type: field.Type}, {Name: "y", Type: field.Type}}, nil), column, column)
 	}
 	r := asked(t, nil, numbered(t, 3)...)
 	to := kept(r.WithMetadata(metadata).MapTo(schema, double))(t)

@@ -42,7 +42,7 @@ func TestWhatCallsNoDriver(t *testing.T) {
 			cdevice.ReleaseStruct(out)
 		},
 		"columns with one event": func() {
-			of, err := cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{a.Field(), b.Field()}, nil), a, b)
+			of, err := cdevice.RecordBatchFromArrays(arrow.NewSchema([]arrow.Field{a.Field(), b.Field()}, nil), a, b)
 			require.NoError(t, err)
 			with, err := of.WithColumn(arrow.Field{Name: "again", Type: a.DataType()}, a)
 			require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestCopyOfAnImportCalls(t *testing.T) {
 	assert.Equal(t, 2, report.Synchronisations, "for the offsets, and for the data")
 }
 
-func TestRecordEventCalls(t *testing.T) {
+func TestWithEventCalls(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	rec := columnsOf(memory.DefaultAllocator, 100, 10, true)
 	defer rec.Release()
@@ -95,7 +95,7 @@ func TestRecordEventCalls(t *testing.T) {
 	require.NoError(t, m.GPUs[0].Flush(background)) // in the background it would be counted
 	s, out := newStream(t, m.GPUs[0]), garbageArray()
 	for round, most := range []int{1, 0} {
-		made, report := calls(m, func() { require.NoError(t, exportMade(out, nil)(batch.RecordEvent(s))) })
+		made, report := calls(m, func() { require.NoError(t, exportMade(out, nil)(batch.WithEvent(s))) })
 		assert.LessOrEqual(t, made["cuEventCreate"], most, "round %d", round)
 		assert.Equal(t, 1, made["cuEventRecord"])
 		assert.Zero(t, report.Synchronisations)

@@ -26,7 +26,7 @@ func roundTrip(rec arrow.RecordBatch, gpu *cudaalloc.Device) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	recorded, err := batch.RecordEvent(s)
+	recorded, err := batch.WithEvent(s)
 	batch.Release()
 	if err != nil {
 		return err

@@ -28,9 +28,9 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		"CopyToHost": func(b *cdevice.RecordBatch, s device.Stream) error {
 			return ended(b.CopyToHost(background, nil, cdevice.WithStream(s)))
 		},
-		"RecordEvent": func(b *cdevice.RecordBatch, s device.Stream) error { return ended(b.RecordEvent(s)) },
-		"WaitOn":      (*cdevice.RecordBatch).WaitOn,
-		"UsedOn":      (*cdevice.RecordBatch).UsedOn,
+		"WithEvent": func(b *cdevice.RecordBatch, s device.Stream) error { return ended(b.WithEvent(s)) },
+		"WaitOn":    (*cdevice.RecordBatch).WaitOn,
+		"UsedOn":    (*cdevice.RecordBatch).UsedOn,
 	}
 	onCPU, onGPU := newStream(t, device.CPUDevice()), newStream(t, gpu)
 	for _, row := range []struct {
@@ -41,7 +41,7 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 	}{
 		{"CopyTo", device.CPUDevice(), onGPU, ""}, {"CopyTo", gpu, onGPU, ""}, {"CopyTo", gpu, onCPU, "WithStream"},
 		{"CopyToHost", gpu.Pinned(), onGPU, ""}, {"CopyToHost", gpu, onCPU, "WithStream"}, {"CopyToHost", device.CPUDevice(), onGPU, "WithStream"},
-		{"RecordEvent", device.CPUDevice(), onCPU, ""}, {"RecordEvent", gpu.Pinned(), onGPU, ""}, {"RecordEvent", gpu, onCPU, "stream"}, {"RecordEvent", device.CPUDevice(), onGPU, "stream"},
+		{"WithEvent", device.CPUDevice(), onCPU, ""}, {"WithEvent", gpu.Pinned(), onGPU, ""}, {"WithEvent", gpu, onCPU, "stream"}, {"WithEvent", device.CPUDevice(), onGPU, "stream"},
 		{"WaitOn", gpu.Pinned(), onGPU, ""}, {"WaitOn", gpu, onCPU, "stream"},
 		{"UsedOn", gpu, onGPU, ""}, {"UsedOn", gpu, onCPU, ""}, // the work is that of both devices
 	} {

@@ -190,7 +190,7 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 					for _, recorded := range []bool{false, true} {
 						there := copiedTo(t, rec.Column(0), dev)
 						if recorded {
-							there = made(t, there)(there.RecordEvent(newStream(t, gpu)))
+							there = made(t, there)(there.WithEvent(newStream(t, gpu)))
 						}
 						out := garbageArray()
 						require.NoError(t, cdevice.ExportArray(there, out, nil))
@@ -240,7 +240,7 @@ func waitingKinds(t *testing.T, m *cudatest.Machine, stuck device.Stream) map[st
 	all := map[string]func(){
 		"with an event of its own": func() {
 			a := copiedTo(t, column, gpu)
-			exported(made(t, a)(a.RecordEvent(newStream(t, gpu))))
+			exported(made(t, a)(a.WithEvent(newStream(t, gpu))))
 		},
 		"of a caller": func() {
 			mem, err := gpu.Allocate(background, mib, nil)

@@ -49,10 +49,10 @@ func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 			var all used
 			var err error
 			if name == "array" {
-				require.NoError(t, exportMade(out, schema)(column.RecordEvent(producer)))
+				require.NoError(t, exportMade(out, schema)(column.WithEvent(producer)))
 				all, err = cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), reuse)
 			} else {
-				require.NoError(t, exportMade(out, schema)(batch.RecordEvent(producer)))
+				require.NoError(t, exportMade(out, schema)(batch.WithEvent(producer)))
 				all, err = cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu), reuse)
 			}
 			require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestGPURecordedEventCoversTheBatch(t *testing.T) {
 		defer rec.Release()
 		pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
 		require.NoError(t, err)
-		imported := sent(t, made(t, pending)(pending.RecordEvent(newStream(t, gpu))), gpu)
+		imported := sent(t, made(t, pending)(pending.WithEvent(newStream(t, gpu))), gpu)
 		copied, err := imported.CopyTo(background, gpu, cdevice.WithStream(newStream(t, gpu)))
 		require.NoError(t, err)
 		sameBatchOnHost(t, rec, copied)
@@ -112,7 +112,7 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 				s := newStream(t, dev)
 				a := filledOn(t, dev, s)
 				out := garbageArray()
-				a = made(t, a)(a.RecordEvent(s))
+				a = made(t, a)(a.WithEvent(s))
 				if name == "AsCPU" {
 					require.NoError(t, exportMade(out, nil)(a.AsCPU(background)))
 				} else {

@@ -88,7 +88,7 @@ func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
 			require.NoError(t, err)
 			out, schema := garbageArray(), garbageSchema()
 			if recorded {
-				pending = made(t, pending)(pending.RecordEvent(newStream(t, gpu)))
+				pending = made(t, pending)(pending.WithEvent(newStream(t, gpu)))
 			}
 			require.NoError(t, exportMade(out, schema)(pending.ForCuDF(background)))
 			pending.Release()

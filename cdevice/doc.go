@@ -95,15 +95,15 @@
 //	err = batch.UsedOn(stream)                               // the memory is kept until that work has completed
 //
 // Memory that the program allocated and filled becomes a batch that releases it at the end. If work
-// on a stream is still filling the memory, [RecordBatch.RecordEvent] makes a batch with an event
+// on a stream is still filling the memory, [RecordBatch.WithEvent] makes a batch with an event
 // behind that work:
 //
 //	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Lifetime{Release: free})
-//	filled, err := batch.RecordEvent(stream)
+//	filled, err := batch.WithEvent(stream)
 //
 // Arrays of one device become a batch, whose event is behind those of all of them:
 //
-//	batch, err := cdevice.RecordBatchOf(schema, first, second)
+//	batch, err := cdevice.RecordBatchFromArrays(schema, first, second)
 //	more, err := batch.WithColumn(field, third)
 //
 // # Streams
@@ -196,7 +196,7 @@
 // on a goroutine of the device's backend.
 //
 // [CheckLeaks] of package cdevicetest fails a test that forgets a release. In a running program,
-// [Trace] and [LiveObjects] list the objects that are not released, and [ReadStats] counts them.
+// [TraceObjects] and [LiveObjects] list the objects that are not released, and [ReadStats] counts them.
 //
 // # Errors and nil
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// RecordEvent returns the batch with a new event, which is complete when the work enqueued on s so far
+// WithEvent returns the batch with a new event, which is complete when the work enqueued on s so far
 // has completed and the batch's own event is complete: for memory that work on s is still filling. It
 // does not wait; s waits for the batch's event. The event is closed after the last use of the result.
 //
@@ -19,7 +19,7 @@ import (
 // the CPU completes at once: with a stream of the CPU, the result has no event.
 //
 // The result shares the memory and is owned by the caller.
-func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
+func (b *RecordBatch) WithEvent(s device.Stream) (*RecordBatch, error) {
 	if err := b.hold(fielderr.OpRecord); err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
 	return b.located(mem, at), nil
 }
 
-// RecordEvent returns the array with a new event; see [RecordBatch.RecordEvent].
-func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
+// WithEvent returns the array with a new event; see [RecordBatch.WithEvent].
+func (a *Array) WithEvent(s device.Stream) (*Array, error) {
 	if err := a.hold(fielderr.OpRecord); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owne
 	return own, at, nil
 }
 
-// recordedEvent holds the memory and the event of a batch made by RecordEvent.
+// recordedEvent holds the memory and the event of a batch made by WithEvent.
 type recordedEvent struct {
 	mem   *tree.Owner // a reference
 	event device.Event

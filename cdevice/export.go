@@ -21,7 +21,7 @@ import (
 // ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch: a struct array
 // whose children are the columns. No data is copied, read or waited for; the batch's event becomes
 // sync_event. *out is an ArrowDeviceArray or, for consumers that know no device, an ArrowArray. For consumers with other requirements, export the result of [RecordBatch.AsCPU],
-// [RecordBatch.RecordEvent], [RecordBatch.ForCuDF] or [RecordBatch.CopyTo], or call
+// [RecordBatch.WithEvent], [RecordBatch.ForCuDF] or [RecordBatch.CopyTo], or call
 // [RecordBatch.Synchronize] first.
 //
 // The exported struct holds the memory on its own until the consumer releases

@@ -221,7 +221,7 @@ func throughC(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cde
 }
 
 // exportMade exports the result of a method of a batch or an array, and releases it:
-// exportMade(out, schema)(b.RecordEvent(s)).
+// exportMade(out, schema)(b.WithEvent(s)).
 func exportMade[A cdevice.ArrayStruct](out *A, schema *cdata.CArrowSchema) func(interface{ Release() }, error) error {
 	return func(made interface{ Release() }, err error) error {
 		if err != nil {

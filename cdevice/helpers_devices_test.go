@@ -166,7 +166,7 @@ type deviceWithEvents struct {
 
 func (d deviceWithEvents) NewEvent() (device.Event, error) { return d.event, nil }
 
-// streamWithEvents is a stream of a device whose events have handles, so that RecordEvent
+// streamWithEvents is a stream of a device whose events have handles, so that WithEvent
 // keeps one.
 type streamWithEvents struct {
 	device.Stream

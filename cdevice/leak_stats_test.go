@@ -186,7 +186,7 @@ func TestStatsOfExports(t *testing.T) {
 				b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ExportedArrays }))
 				out := garbageArray()
 				if name == "with one of its own" {
-					b = made(t, b)(b.RecordEvent(streamWithEvents{s, own}))
+					b = made(t, b)(b.WithEvent(streamWithEvents{s, own}))
 				}
 				require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 				b.Release()
@@ -260,7 +260,7 @@ func liveKinds() (kinds []string, maker string) {
 // the exported arrays.
 func TestExportedSchemasAreTraced(t *testing.T) {
 	checkLeaks(t)
-	defer cdevice.Trace(cdevice.Trace(true))
+	defer cdevice.TraceObjects(cdevice.TraceObjects(true))
 	field := arrow.Field{Name: "x", Type: arrow.StructOf(arrow.Field{Name: "y", Type: arrow.PrimitiveTypes.Int64})}
 	schema := arrow.NewSchema([]arrow.Field{field}, nil)
 	for name, export := range map[string]func(*cdata.CArrowSchema) error{
@@ -299,7 +299,7 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 		assert.Empty(t, cdevice.LiveObjects(), name)
 	}
 
-	cdevice.Trace(false)
+	cdevice.TraceObjects(false)
 	out := garbageSchema()
 	require.NoError(t, cdevice.ExportSchema(schema, out))
 	assert.Empty(t, cdevice.LiveObjects())
@@ -309,10 +309,10 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 func TestTextOfStats(t *testing.T) {
 	assert.Equal(t, "nothing alive", cdevice.Stats{}.String())
 	s := cdevice.Stats{Batches: 2, DeviceCopies: 1}
-	before := cdevice.Trace(false)
-	defer cdevice.Trace(before)
-	assert.Equal(t, "Batches:2 DeviceCopies:1 (tracing is off: set CDEVICE_TRACE=1 or call Trace, and LiveObjects lists them)", s.String())
-	cdevice.Trace(true)
+	before := cdevice.TraceObjects(false)
+	defer cdevice.TraceObjects(before)
+	assert.Equal(t, "Batches:2 DeviceCopies:1 (tracing is off: set CDEVICE_TRACE=1 or call TraceObjects, and LiveObjects lists them)", s.String())
+	cdevice.TraceObjects(true)
 	assert.Equal(t, "Batches:2 DeviceCopies:1", s.String())
 }
 

@@ -101,7 +101,7 @@ func TestGPUEventsInGoVariables(t *testing.T) {
 			return kept(cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu))))(t)
 		}
 		recorded := func() *cdevice.RecordBatch {
-			return kept(copied().RecordEvent(newStream(t, gpu)))(t)
+			return kept(copied().WithEvent(newStream(t, gpu)))(t)
 		}
 		for name, make := range map[string]func() *cdevice.RecordBatch{
 			"copied":   copied,

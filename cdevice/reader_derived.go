@@ -225,7 +225,7 @@ func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 }
 
 // MapTo makes a reader of the results of f on the batches that are left in r, under another schema: f may
-// add, drop and compute columns ([RecordBatch.WithColumn], [RecordBatch.Select], [RecordBatchOf]). Everything
+// add, drop and compute columns ([RecordBatch.WithColumn], [RecordBatch.Select], [RecordBatchFromArrays]). Everything
 // said of f by [RecordReader.Map] holds, except that its result must have the types of this schema. Names and
 // metadata are those of the schema.
 //

@@ -50,7 +50,7 @@ func (s Stats) String() string {
 	case b.Len() == 0:
 		return "nothing alive"
 	case !live.Tracing():
-		b.WriteString("(tracing is off: set CDEVICE_TRACE=1 or call Trace, and LiveObjects lists them)")
+		b.WriteString("(tracing is off: set CDEVICE_TRACE=1 or call TraceObjects, and LiveObjects lists them)")
 	}
 	return strings.TrimSpace(b.String())
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
-// Trace switches tracing on or off, and returns whether it was on. While it is on, each object of this
+// TraceObjects switches tracing on or off, and returns whether it was on. While it is on, each object of this
 // package that has to be released records the stack of the code that made it. [LiveObjects] lists the
 // objects, to find a missing release; CheckLeaks of package cdevicetest does so at the end of a test.
 // The environment variable CDEVICE_TRACE=1 switches tracing on from the start.
 //
 // Only objects that are made afterwards are traced. Off, which is the default, tracing costs an atomic
 // load per object; on, some microseconds and half a kilobyte.
-func Trace(on bool) (before bool) { return live.Trace(on) }
+func TraceObjects(on bool) (before bool) { return live.Trace(on) }
 
-// LiveObject is an object that was made while [Trace] was on and is not released: batches,
+// LiveObject is an object that was made while [TraceObjects] was on and is not released: batches,
 // arrays, readers and host views that this program holds, structs that a consumer holds, and
 // streams of a producer.
 type LiveObject struct {
@@ -42,7 +42,7 @@ func (o LiveObject) String() string {
 	return b.String()
 }
 
-// LiveObjects returns the objects that were made while [Trace] was on and are not released,
+// LiveObjects returns the objects that were made while [TraceObjects] was on and are not released,
 // the oldest first. An object that the garbage collector took without a release is among them.
 func LiveObjects() []LiveObject {
 	objects := live.Objects()

@@ -108,7 +108,7 @@ func trace(in *invocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cdevice.Trace(on), nil
+	return cdevice.TraceObjects(on), nil
 }
 
 func liveObjects(*invocation) (any, error) {

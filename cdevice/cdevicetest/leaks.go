@@ -95,13 +95,13 @@ func trace() (stop func()) {
 	tracing.Lock()
 	defer tracing.Unlock()
 	if tracing.checks++; tracing.checks == 1 {
-		tracing.before = cdevice.Trace(true)
+		tracing.before = cdevice.TraceObjects(true)
 	}
 	return func() {
 		tracing.Lock()
 		defer tracing.Unlock()
 		if tracing.checks--; tracing.checks == 0 {
-			cdevice.Trace(tracing.before)
+			cdevice.TraceObjects(tracing.before)
 		}
 	}
 }

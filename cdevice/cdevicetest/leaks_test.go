@@ -68,7 +68,7 @@ func TestCheckLeaksIsSilentWhereAllIsReleased(t *testing.T) {
 	b.Release()
 	assert.Empty(t, fake.finish())
 	assert.Empty(t, cdevice.LiveObjects())
-	assert.False(t, cdevice.Trace(false), "as it was")
+	assert.False(t, cdevice.TraceObjects(false), "as it was")
 }
 
 // newReader is a reader of no batches.
@@ -185,7 +185,7 @@ func TestChecksNest(t *testing.T) {
 	cdevicetest.CheckLeaks(outer)
 	cdevicetest.CheckLeaks(inner)
 	assert.Empty(t, inner.finish())
-	assert.True(t, cdevice.Trace(true), "the outer check goes on")
+	assert.True(t, cdevice.TraceObjects(true), "the outer check goes on")
 	assert.Empty(t, outer.finish())
-	assert.False(t, cdevice.Trace(false))
+	assert.False(t, cdevice.TraceObjects(false))
 }

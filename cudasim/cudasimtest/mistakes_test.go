@@ -76,7 +76,7 @@ func freedEarly(p *program) {
 	}
 }
 
-func withoutRecordEvent(p *program) {
+func withoutWithEvent(p *program) {
 	s := p.stream(p.gpu)
 	b := p.upload()
 	p.must(b.WaitOn(s))
@@ -85,7 +85,7 @@ func withoutRecordEvent(p *program) {
 	if p.wrong {
 		p.handOn(b)
 	} else {
-		filled := must(b.RecordEvent(s))
+		filled := must(b.WithEvent(s))
 		p.handOn(filled)
 		filled.Release()
 	}

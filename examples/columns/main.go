@@ -23,7 +23,7 @@ func fromAddress(gpu *cudaalloc.Device, data device.Ptr, rows int64, stream devi
 		return nil, err
 	}
 	defer a.Release()
-	return a.RecordEvent(stream) // readers wait for the work on the stream
+	return a.WithEvent(stream) // readers wait for the work on the stream
 }
 
 // toAddress gives the values to a library that uses them on a stream of its own.

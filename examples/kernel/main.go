@@ -74,7 +74,7 @@ func compute(ctx context.Context, gpu *cudaalloc.Device, s device.Stream) (*cdev
 		return nil, err // the Lifetime frees m in this case too
 	}
 	defer batch.Release()
-	return batch.RecordEvent(s) // readers wait for the kernel
+	return batch.WithEvent(s) // readers wait for the kernel
 }
 
 // use enqueues work on s that reads the batch. It does not wait either.

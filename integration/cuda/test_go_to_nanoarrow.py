@@ -133,7 +133,7 @@ def test_caller_waits_for_the_event(stream):
 
 
 def test_event_behind_more_work(stream, other):
-    """RecordEvent: a program writes to the memory after Go did, and the consumer waits
+    """WithEvent: a program writes to the memory after Go did, and the consumer waits
     for that work too."""
     with go.on_device("int32", "valid") as made:
         made.wait_on(stream)

@@ -94,8 +94,8 @@ func asCPU(ctx context.Context, v any) (any, error) {
 func recordEvent(v any, stream uint64) (made any, err error) {
 	err = onStream(v, stream, func(_ item, s device.Stream) (err error) {
 		made, err = either(v,
-			func(a *cdevice.Array) (*cdevice.Array, error) { return a.RecordEvent(s) },
-			func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b.RecordEvent(s) })
+			func(a *cdevice.Array) (*cdevice.Array, error) { return a.WithEvent(s) },
+			func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b.WithEvent(s) })
 		return err
 	})
 	return made, err

@@ -39,7 +39,7 @@ func (w *worker) consumed(gpu *cudaalloc.Device, dev device.Device, want arrow.R
 	out, schema := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
 	if w.IntN(4) == 0 {
 		w.did("with an event of its own")
-		recorded := got[*cdevice.RecordBatch](w)(b.RecordEvent(w.stream(gpu)))
+		recorded := got[*cdevice.RecordBatch](w)(b.WithEvent(w.stream(gpu)))
 		w.ok(cdevice.ExportRecordBatch(recorded, out, schema))
 		recorded.Release()
 	} else {

@@ -52,7 +52,7 @@ func TestGPUMasksHaveTheStream(t *testing.T) {
 	hold := cudatest.NewStream(t, gpu)
 	open := m.Hold(t, hold)
 	late := copied(t, fromJSON(t, arrow.PrimitiveTypes.Uint8, `[1,0,1]`), gpu)
-	behind, err := late.RecordEvent(hold)
+	behind, err := late.WithEvent(hold)
 	require.NoError(t, err)
 	defer behind.Release()
 	bytes := exported(t, a, cudaarray.WithMask(behind), cudaarray.WithStream(s))

@@ -208,7 +208,7 @@ func TestRefusedExportsChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			filler := cudatest.NewStream(t, gpu)
 			open := m.Hold(t, filler)
-			pending, err := source.RecordEvent(filler)
+			pending, err := source.WithEvent(filler)
 			require.NoError(t, err)
 			defer pending.Release()
 			m.Sim.ResetCounters()

@@ -274,7 +274,7 @@ func TestGPUNullsOfPendingMemory(t *testing.T) {
 	defer a.Release()
 	require.NoError(t, a.Synchronize(background))
 	open := m.Hold(t, producer)
-	pending, err := a.RecordEvent(producer)
+	pending, err := a.WithEvent(producer)
 	require.NoError(t, err)
 	defer pending.Release()
 	slice, err := pending.Slice(2, 4)

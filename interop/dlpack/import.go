@@ -86,7 +86,7 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 		return a, nil
 	}
 	defer a.Release()
-	ordered, err := a.RecordEvent(o.stream)
+	ordered, err := a.WithEvent(o.stream)
 	if err != nil {
 		return nil, aboutStream(opImport, "WithStream", o.stream, err)
 	}

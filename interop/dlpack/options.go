@@ -73,7 +73,7 @@ func (f importOption) applyImport(o *importOptions) { f(o) }
 // has completed. The export itself does not wait.
 //
 // For an import it is the stream that was passed to the producer: work enqueued on it from now on may
-// read the data, so the array gets an event that is recorded on it (see cdevice.Array.RecordEvent).
+// read the data, so the array gets an event that is recorded on it (see cdevice.Array.WithEvent).
 // After the last release of the array, the deleter is called when pending work of the stream's device
 // has completed.
 func WithStream(s device.Stream) Option { return streamOption{s} }

@@ -117,7 +117,7 @@ func TestNewRegionWaits(t *testing.T) {
 			require.NoError(t, err)
 			defer part.Release()
 			open := m.Hold(t, stream)
-			pending, err := part.RecordEvent(stream)
+			pending, err := part.WithEvent(stream)
 			require.NoError(t, err)
 			defer pending.Release()
 			within.Context(t, "NewRegion", func(ctx context.Context) error {

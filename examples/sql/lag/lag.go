@@ -163,5 +163,5 @@ func (l *Lag) column(ctx context.Context, values *cdevice.Array) (*cdevice.Array
 		return nil, err
 	}
 	defer lags.Release()
-	return lags.RecordEvent(l.work)
+	return lags.WithEvent(l.work)
 }

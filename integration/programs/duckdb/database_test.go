@@ -43,9 +43,9 @@ func openUnchecked(t testing.TB) database {
 func checkLeaks(t testing.TB) {
 	t.Helper()
 	before, schemas := cdevice.ReadStats(), leakedSchemas()
-	traced := cdevice.Trace(true)
+	traced := cdevice.TraceObjects(true)
 	t.Cleanup(func() {
-		cdevice.Trace(traced)
+		cdevice.TraceObjects(traced)
 		var after cdevice.Stats
 		// A reader of an iterator ends on a goroutine of its own.
 		ended := within.Becomes(20*time.Second, func() bool {

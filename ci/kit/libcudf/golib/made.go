@@ -29,7 +29,7 @@ type made interface {
 type madeArray struct{ *cdevice.Array }
 
 func (a madeArray) recordEvent(s device.Stream) (made, error) {
-	r, err := a.RecordEvent(s)
+	r, err := a.WithEvent(s)
 	return madeArray{r}, err
 }
 
@@ -50,7 +50,7 @@ func (a madeArray) value() any {
 type madeBatch struct{ *cdevice.RecordBatch }
 
 func (b madeBatch) recordEvent(s device.Stream) (made, error) {
-	r, err := b.RecordEvent(s)
+	r, err := b.WithEvent(s)
 	return madeBatch{r}, err
 }
 
