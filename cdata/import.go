@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
@@ -42,6 +43,9 @@ func ImportCArrayWithType(arr *CArrowArray, dt arrow.DataType) (arrow.Array, err
 // ImportCArray makes an array and its field of two C structs; see [ImportCArrayWithType]. It releases *schema,
 // even if it returns an error; the field is valid if only the array is wrong.
 func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Array, error) {
+	if err := checkOrder(arr, schema); err != nil {
+		return arrow.Field{}, nil, err
+	}
 	field, err := ImportCArrowField(schema)
 	if err != nil {
 		cdevice.ReleaseStruct(arr)
@@ -62,12 +66,19 @@ func ImportCRecordBatchWithSchema(arr *CArrowArray, sc *arrow.Schema) (arrow.Rec
 // ImportCRecordBatch makes a record batch of two C structs; see [ImportCRecordBatchWithSchema]. It releases
 // *sc, even if it returns an error.
 func ImportCRecordBatch(arr *CArrowArray, sc *CArrowSchema) (arrow.RecordBatch, error) {
+	if err := checkOrder(arr, sc); err != nil {
+		return nil, err
+	}
 	schema, err := ImportCArrowSchema(sc)
 	if err != nil {
 		ReleaseCArrowArray(arr)
 		return nil, err
 	}
 	return ImportCRecordBatchWithSchema(arr, schema)
+}
+
+func checkOrder(arr *CArrowArray, schema *CArrowSchema) error {
+	return cstruct.CheckOrder("ArrowArray", (*abi.ArrowArray)(unsafe.Pointer(arr)), (*abi.ArrowSchema)(unsafe.Pointer(schema)))
 }
 
 func viewBorrowed(batch *cdevice.RecordBatch, schema *arrow.Schema) (arrow.RecordBatch, error) {

@@ -208,3 +208,34 @@ func TestRootsOfStreams(t *testing.T) {
 	assert.False(t, r.Next())
 	assert.ErrorContains(t, r.Err(), "null_count = -1, want 0 for a record batch: cdevice.ImportArray takes nulls")
 }
+
+// The addresses of the two structs are exchanged: neither struct is read as the other one, and neither is released.
+func TestArrayAndSchemaExchanged(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := array.NewInt64Builder(memory.DefaultAllocator)
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	arr := b.NewArray()
+	b.Release()
+	defer arr.Release()
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arr.DataType()}}, nil), []arrow.Array{arr}, 3)
+	defer rec.Release()
+	var x struct {
+		a cdata.CArrowArray
+		s cdata.CArrowSchema
+		_ [8]uintptr // which an import reads of an array
+	}
+	exchanged, of := (*cdata.CArrowArray)(unsafe.Pointer(&x.s)), (*cdata.CArrowSchema)(unsafe.Pointer(&x.a))
+	const want = "cdevice: import: ArrowArray = an ArrowSchema, want an array: exchange the two addresses; neither struct was taken: invalid"
+
+	cdata.ExportArrowRecordBatch(rec, &x.a, &x.s)
+	_, err := cdata.ImportCRecordBatch(exchanged, of)
+	assert.EqualError(t, err, want)
+	cdata.ReleaseCArrowArray(&x.a)
+	cdata.ReleaseCArrowSchema(&x.s)
+
+	cdata.ExportArrowArray(arr, &x.a, &x.s)
+	_, _, err = cdata.ImportCArray(exchanged, of)
+	assert.EqualError(t, err, want)
+	cdata.ReleaseCArrowArray(&x.a)
+	cdata.ReleaseCArrowSchema(&x.s)
+}

@@ -73,7 +73,10 @@ func (a *Array) Child(i int) *Array {
 	if err := a.alive(fielderr.OpColumn); err != nil {
 		panic(err)
 	}
-	n := a.node.Children[i] // may panic: before the reference is taken
+	if err := checkIndex(fielderr.OpColumn, i, len(a.node.Children), "child array"); err != nil {
+		panic(err)
+	}
+	n := a.node.Children[i]
 	a.mustHold(fielderr.OpColumn)
 	return newArray(a.mem, a.at(), arrow.Field{Type: n.Type, Nullable: true}, n)
 }

@@ -55,8 +55,8 @@ func (b *RecordBatch) ColumnView(ctx context.Context, i int) (v ArrayView, err e
 	if err := readyForHost(ctx, b.atForCPU()); err != nil {
 		return v, err
 	}
-	if n := b.NumCols(); i < 0 || i >= n {
-		return v, fielderr.Invalid(fielderr.OpRead, "i", i, fmt.Sprintf("a column of %d", n))
+	if err := checkIndex(fielderr.OpRead, i, b.NumCols(), "column"); err != nil {
+		return v, err
 	}
 	v.mem, v.life, v.name, v.index = b.mem, b.life, tree.ColumnName, i
 	if from := b.flat(); from != nil {
@@ -117,8 +117,8 @@ func (v *ArrayView) NullN() int { return int(hostread.Nulls(&v.node)) }
 // Validity returns which elements are not null.
 func (v *ArrayView) Validity() Bitmap { return v.valid }
 
-// Values returns the elements of an array whose type has values of a fixed width: a slice of its memory, in
-// which the value of a null is the producer's. T is the type that arrow-go has for the values: int64 for int64,
+// Values returns the elements of an array in its memory: the slice must not be read once the batch or array that v is of was
+// released, and never be written to. The type has values of a fixed width; that of a null is the producer's. T is the type that arrow-go has for the values: int64 for int64,
 // arrow.Timestamp for timestamps, decimal.Decimal128 for decimal128. Of a dictionary array, Values returns the indices, of
 // an extension array the values of its storage. Another type is an error that names both and the column, and
 // wraps arrow.ErrType.
@@ -132,7 +132,7 @@ func Values[T arrow.FixedWidthType](v ArrayView) ([]T, error) {
 	return hostread.Values[T](&v.node, 1, v.node.Length), nil
 }
 
-// Bools returns the elements of an array of booleans. Another type is an error that wraps arrow.ErrType.
+// Bools returns the elements of an array of booleans, to be read as long as those of [Values]. Another type is an error that wraps arrow.ErrType.
 func (v *ArrayView) Bools() (b Bitmap, err error) {
 	if err := v.holds(goTypes[arrow.BOOL]); err != nil || v.node.Length == 0 {
 		return b, err
@@ -154,7 +154,7 @@ func (v *ArrayView) holds(want reflect.Type) error {
 
 func (v *ArrayView) alive() error {
 	if v.mem == nil || !v.mem.Alive(v.life) {
-		return fielderr.New(fielderr.OpRead, "ArrayView", nil, nil, ErrReleased)
+		return fielderr.New(fielderr.OpRead, "ArrayView", nil, nil, fmt.Errorf("%w: hold its batch or array while it is used", ErrReleased))
 	}
 	return nil
 }

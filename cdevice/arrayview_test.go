@@ -208,7 +208,7 @@ func TestArrayViewOfAnotherType(t *testing.T) {
 	for _, i := range []int{-1, 1, math.MaxInt} {
 		_, err = batch.ColumnView(background, i)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
-		assert.ErrorContains(t, err, fmt.Sprintf("cdevice: read: i = %d, want a column of 1", i))
+		assert.ErrorContains(t, err, fmt.Sprintf("cdevice: read: i = %d, want an index of the 1 column", i))
 	}
 }
 
@@ -256,7 +256,7 @@ func TestArrayViewAfterTheRelease(t *testing.T) {
 	part.Release()
 	for name, of := range map[string]cdevice.ArrayView{"released": v, "zero": {}} {
 		_, err = cdevice.Values[int32](of)
-		assert.EqualError(t, err, "cdevice: read: ArrayView: invalid: already released", name)
+		assert.EqualError(t, err, "cdevice: read: ArrayView: invalid: already released: hold its batch or array while it is used", name)
 		_, err = of.Bools()
 		assert.ErrorIs(t, err, cdevice.ErrReleased, name)
 		_, err = of.Strings(background)
@@ -297,7 +297,7 @@ func TestArrayViewOfBadStrings(t *testing.T) {
 		bad func(n *foreignNode)
 		err string // without it, all elements can be read
 	}{
-		"descending":         {"utf8", func(n *foreignNode) { valuesAt[int32](n, 1)[2] = math.MaxInt32 }, "column[1].offsets[3] = 1, want at least 2147483647, as before it"},
+		"descending":         {"utf8", func(n *foreignNode) { valuesAt[int32](n, 1)[2] = math.MaxInt32 }, "column[1].offsets[3] = 1, want at least 2147483647, the offset before it"},
 		"negative":           {"binary", func(n *foreignNode) { valuesAt[int32](n, 1)[0] = -1 }, "column[1].offsets[0] = -1, want at least 0"},
 		"no bytes":           {"utf8", func(n *foreignNode) { n.setNull(2) }, "column[1].buffers[2] = NULL, want "},
 		"large, descending":  {"large_utf8", func(n *foreignNode) { valuesAt[int64](n, 1)[1] = math.MaxInt64 }, "column[1].offsets[2] = 1, want at least 9223372036854775807"},

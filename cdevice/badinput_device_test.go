@@ -52,7 +52,7 @@ var deviceRows = func() []deviceRow {
 		return deviceRow{name: name, typ: typ, id: id, event: event, want: "ArrowDeviceArray." + want}
 	}
 	rows := []deviceRow{
-		bad("type 0", 0, -1, 0, "device_type = 0, want a positive ArrowDeviceType"),
+		bad("type 0", 0, -1, 0, "device_type = 0, want a positive ArrowDeviceType; if it is an ArrowArray, ArrayFromPtr"),
 
 		{name: "cpu", typ: device.CPU, id: -1},
 		{name: "cpu 0", typ: device.CPU, id: 0},

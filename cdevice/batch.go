@@ -2,10 +2,12 @@ package cdevice
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -112,13 +114,53 @@ func (b *RecordBatch) setMetadata(md arrow.Metadata) {
 
 // Column returns column i as an array that shares the batch's memory. The result is owned by the
 // caller. Column panics if i is out of range, as indexing a slice does, or if the batch was released.
+// [RecordBatch.ColumnIndex] finds a column by its name.
 func (b *RecordBatch) Column(i int) *Array {
 	if err := b.alive(fielderr.OpColumn); err != nil {
 		panic(err)
 	}
-	field := b.schema.Field(i) // may panic: before the reference is taken
+	if err := checkIndex(fielderr.OpColumn, i, b.NumCols(), "column"); err != nil {
+		panic(err)
+	}
 	b.mustHold(fielderr.OpColumn)
-	return newArray(b.mem, b.at(), field, b.nodes()[i])
+	return newArray(b.mem, b.at(), b.schema.Field(i), b.nodes()[i])
+}
+
+// checkIndex checks the index of one of n items.
+func checkIndex(op string, i, n int, item string) error {
+	if i >= 0 && i < n {
+		return nil
+	}
+	return fielderr.Invalid(op, "i", i, "an index of the "+fielderr.HowMany(n, item))
+}
+
+// ColumnIndex returns the index of the column with a name, for [RecordBatch.Column], [RecordBatch.ColumnView] and
+// [RecordBatch.Select]. No column of that name, or several, are an error that wraps arrow.ErrKey.
+func (b *RecordBatch) ColumnIndex(name string) (int, error) {
+	want := "a name that one column has, of " + namesOf(b.schema)
+	switch found := b.schema.FieldIndices(name); len(found) {
+	case 0:
+	case 1:
+		return found[0], nil
+	default:
+		want = fmt.Sprintf("a name that %d columns do not share", len(found))
+	}
+	return 0, fielderr.New(fielderr.OpColumn, "name", excerpt.Quote(name), want, arrow.ErrKey)
+}
+
+// mostNames is the most names of columns that an error lists.
+const mostNames = 20
+
+// namesOf returns the names of the columns.
+func namesOf(schema *arrow.Schema) string {
+	var names []string
+	for i := range min(schema.NumFields(), mostNames) {
+		names = append(names, excerpt.Quote(schema.Field(i).Name))
+	}
+	if more := schema.NumFields() - mostNames; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // Slice returns rows [i, j) as a batch that shares this batch's memory. It does not read, copy or

@@ -27,7 +27,7 @@ func RecordBatchFromArrays(schema *arrow.Schema, columns ...*Array) (*RecordBatc
 		return nil, fielderr.Absent(fielderr.OpNew, "schema", "a schema")
 	}
 	if len(columns) != schema.NumFields() {
-		return nil, fielderr.Invalid(fielderr.OpNew, "columns", len(columns), fmt.Sprintf("%d, as the schema has fields", schema.NumFields()))
+		return nil, fielderr.Fields(fielderr.OpNew, schema.NumFields(), len(columns))
 	}
 	if len(columns) == 0 {
 		return nil, fielderr.Invalid(fielderr.OpNew, "columns", "none", "at least one: the columns have the number of rows and the device")
@@ -121,9 +121,9 @@ func (c *combination) addArray(name string, a *Array, dt arrow.DataType) error {
 	case !arrow.TypeEqual(a.field.Type, dt):
 		return fielderr.Invalid(c.op, name+".type", a.field.Type, fmt.Sprintf("the field's: %s", fielderr.Type(dt)))
 	case a.location.ID != c.at.ID:
-		return fielderr.Invalid(c.op, name+".DeviceID", a.location.ID.String(), c.at.ID.String()+", as the other columns")
+		return fielderr.Invalid(c.op, name+".DeviceID", a.location.ID.String(), c.at.ID.String()+", the device of the other columns")
 	case c.rows >= 0 && a.node.Length != c.rows:
-		return fielderr.Invalid(c.op, name+".length", a.node.Length, fmt.Sprintf("%d, as the other columns", c.rows))
+		return fielderr.Invalid(c.op, name+".length", a.node.Length, fmt.Sprintf("%d, the length of the other columns", c.rows))
 	}
 	c.rows = a.node.Length
 	c.nodes = append(c.nodes, a.node)

@@ -104,16 +104,16 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 	with := func(b *cdevice.RecordBatch, f arrow.Field, a *cdevice.Array) error { return second(b.WithColumn(f, a)) }
 	integer, text := arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String
 	for want, err := range map[string]error{
-		"new: columns = 1, want 2, as the schema has fields":                 of([]arrow.DataType{integer, text}, i),
-		"new: columns = none, want at least one":                             of(nil),
-		"new: column[1].type = utf8, want the field's: int32":                of([]arrow.DataType{integer, integer}, i, s),
-		"new: column[1].length = 4, want 5, as the other columns":            of([]arrow.DataType{integer, integer}, i, short),
-		"new: column[1].DeviceID = cuda:0, want cpu":                         of([]arrow.DataType{integer, arrow.Null}, i, elsewhere),
-		"new: column[0] = nil, want an array":                                of([]arrow.DataType{integer}, nil),
-		"with column: column.type = utf8, want the field's: int32":           with(b, int32s, s),
-		"with column: column.length = 4, want 5, as the other columns":       with(b, int32s, short),
-		"with column: column.DeviceID = cuda:0, want cpu":                    with(b, arrow.Field{Name: "n", Type: arrow.Null}, elsewhere),
-		"with column: field.Name = i, want a name that 2 fields of the batc": with(twice, int32s, i),
+		"new: schema has 2 fields for 1 column":                                   of([]arrow.DataType{integer, text}, i),
+		"new: columns = none, want at least one":                                  of(nil),
+		"new: column[1].type = utf8, want the field's: int32":                     of([]arrow.DataType{integer, integer}, i, s),
+		"new: column[1].length = 4, want 5, the length of the other columns":      of([]arrow.DataType{integer, integer}, i, short),
+		"new: column[1].DeviceID = cuda:0, want cpu":                              of([]arrow.DataType{integer, arrow.Null}, i, elsewhere),
+		"new: column[0] = nil, want an array":                                     of([]arrow.DataType{integer}, nil),
+		"with column: column.type = utf8, want the field's: int32":                with(b, int32s, s),
+		"with column: column.length = 4, want 5, the length of the other columns": with(b, int32s, short),
+		"with column: column.DeviceID = cuda:0, want cpu":                         with(b, arrow.Field{Name: "n", Type: arrow.Null}, elsewhere),
+		"with column: field.Name = i, want a name that 2 fields of the batc":      with(twice, int32s, i),
 	} {
 		assert.ErrorContains(t, err, "cdevice: "+want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)

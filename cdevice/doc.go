@@ -43,9 +43,21 @@
 //	rec, err := batch.HostView(ctx)                          // waits for the event
 //	defer rec.Release()
 //
+// A struct of C lies at an address, which SchemaFromPtr and its like take. A struct that cgo declares is converted as a pointer:
+//
+//	// #include <arrow_device.h>
+//	import "C"
+//
+//	var a C.struct_ArrowDeviceArray
+//	var s C.struct_ArrowSchema
+//	out, outSchema := (*cdevice.CArrowDeviceArray)(unsafe.Pointer(&a)), (*cdata.CArrowSchema)(unsafe.Pointer(&s))
+//
+// cdata is arrow-go's package, or package cdata of this module. Package cdevice/include has the header.
+//
 // A view of one column needs none of arrow-go's objects, and no allocation:
 //
-//	column, err := batch.ColumnView(ctx, 0)                  // waits for the event
+//	i, err := batch.ColumnIndex("km")                        // or the number of the column
+//	column, err := batch.ColumnView(ctx, i)                  // waits for the event
 //	values, err := cdevice.Values[int64](column)             // valid while the batch is held
 //	text, err := column.Strings(ctx)                         // of a column of text
 //
@@ -118,9 +130,11 @@
 //
 //	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 //	err = cdevice.ExportRecordReader(r, out)
+//	err = r.Wait(ctx)                                        // how the stream ended for its consumer
 //
-// Readers are composed. Map and Prefetch change the reader that they are called on and return it;
-// MapTo, CopyTo, AsCPU and HostReader make a new one, which the caller releases:
+// Readers are composed. [ConcatRecordReaders] reads several, such as those of files, one after the other.
+// Map and Prefetch change the reader that they are called on and return it; MapTo, CopyTo, AsCPU and
+// HostReader make a new one, which the caller releases:
 //
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //	r.Map(check).Prefetch(2)                                 // two batches are ready ahead
@@ -130,7 +144,8 @@
 //	rdr := r.HostReader(ctx, mem)                            // an array.RecordReader
 //
 // Release may come before the end and does not wait for a producer. [RecordReader.Close] ends the
-// stream and waits until its source is no longer in use, for example before a file is unmapped.
+// stream and waits until its source is no longer in use, for example before a file is unmapped; the
+// reader is still to be released.
 //
 // # Structs without a device
 //
@@ -186,10 +201,15 @@
 // # Ownership
 //
 // An import takes the C structs that it is given: it moves their contents, or releases them if it
-// returns an error. An export writes its output structs only on success, over their contents: a
+// returns an error. It does not touch a struct that is evidently of another kind: that of exchanged
+// addresses, or a stream of the other interface. An export writes its output structs only on success, over their contents: a
 // struct that was not released leaks. The caller owns the batches, arrays and readers that a
 // function returns, with one reference, unless its comment calls them borrowed; a Release without a
 // reference panics. Slices, columns, views and exported structs keep the memory alive on their own.
+//
+// What an iterator yields is borrowed until its next step, by a loop over All as by [NewRecordReader] and
+// [ConcatRecordReaders]: Retain keeps it, and who made it releases it. What a function returns is owned
+// by its caller: the reader owns what the functions of Map, MapTo and [NewRecordReaderFunc] return.
 //
 // The producer's release callback is called exactly once, after the last user, on the goroutine or
 // thread of that user. Where work of a device may be using the memory, it is called after that work,

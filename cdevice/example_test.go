@@ -124,6 +124,6 @@ func ExampleImportRecordBatch_malformed() {
 	fmt.Println(err)
 	fmt.Println("released:", out.Array.Release == 0)
 	// Output:
-	// cdevice: import: ArrowDeviceArray.device_type = 0, want a positive ArrowDeviceType: invalid
+	// cdevice: import: ArrowDeviceArray.device_type = 0, want a positive ArrowDeviceType; if it is an ArrowArray, ArrayFromPtr: invalid
 	// released: true
 }

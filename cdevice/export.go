@@ -3,12 +3,9 @@
 package cdevice
 
 import (
-	"fmt"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
@@ -165,11 +162,11 @@ func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) err
 		return noOutput("ArrowArray")
 	}
 	if !at.CPUAccessible() {
-		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
+		err := at.NotAccessible("CopyTo with device.CPUDevice() copies it")
 		return fielderr.New(fielderr.OpExport, what+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
 	}
 	if at.Event != 0 {
-		return fielderr.Invalid(fielderr.OpExport, what+".sync_event", fielderr.Hex(at.Event), "none: AsCPU waits for it")
+		return fielderr.Invalid(fielderr.OpExport, what+".sync_event", fielderr.Hex(at.Event), "none: AsCPU or Synchronize waits for it")
 	}
 	return nil
 }

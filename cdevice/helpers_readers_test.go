@@ -77,6 +77,21 @@ func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.Re
 	return r
 }
 
+// counting is a reader of numbered batches from first to last, which nothing else holds.
+func counting(t testing.TB, first, last int) *cdevice.RecordReader {
+	t.Helper()
+	next := func() (*cdevice.RecordBatch, error) {
+		if first > last {
+			return nil, io.EOF
+		}
+		first++
+		return numberedBatch(t, first-1), nil
+	}
+	r, err := readerFunc(numberedSchema, device.CPU, next, nil)
+	require.NoError(t, err)
+	return r
+}
+
 // iterated is a reader of an iterator over batches, and then, unless it is nil, err.
 func iterated(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -266,7 +265,7 @@ func readyForHost(ctx context.Context, at tree.Location) error {
 		return fmt.Errorf("cdevice: read: %w", err)
 	}
 	if !at.CPUAccessible() {
-		return fmt.Errorf("cdevice: read: %s: %w", at.NotAccessible(), device.ErrNotSupported)
+		return fmt.Errorf("cdevice: read: %w", at.NotAccessible("CopyToHost copies it"))
 	}
 	return at.Synchronize(ctx)
 }

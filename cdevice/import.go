@@ -102,6 +102,9 @@ func setInput[S ArrayStruct](in *cstruct.Input, arr *S) {
 }
 
 func importBatchAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
+	if err := cstruct.CheckOrder(in.Names.Name, in.Array, schemaMirror(sch)); err != nil {
+		return nil, err
+	}
 	s, err := schema.ImportSchema(schemaMirror(sch))
 	o := importOptionsFor(in, opts)
 	if err != nil {
@@ -167,6 +170,9 @@ func (m *importedMemory) Reuse() {
 }
 
 func importArrayAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
+	if err := cstruct.CheckOrder(in.Names.Name, in.Array, schemaMirror(sch)); err != nil {
+		return nil, err
+	}
 	field, err := schema.Import(schemaMirror(sch))
 	o := importOptionsFor(in, opts)
 	if err != nil {

@@ -78,7 +78,7 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 			return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "a schema")
 		}
 		if len(columns) != len(types) {
-			return fielderr.Invalid(fielderr.OpNew, "columns", len(columns), fmt.Sprintf("%d, as the schema has fields", len(types)))
+			return fielderr.Fields(fielderr.OpNew, len(types), len(columns))
 		}
 		if rows < 0 {
 			return fielderr.Invalid(fielderr.OpNew, "rows", rows, "at least 0")

@@ -247,9 +247,13 @@ func (g *given) readerRows() map[string]nilargs.Row {
 	var noContext context.Context
 	noneYet := func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }
 	return map[string]nilargs.Row{
-		"NewRecordReader(schema)":    {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
-		"NewRecordReader(batches)":   {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
-		"NewFailedRecordReader(err)": {Call: func() error { return second(cdevice.NewFailedRecordReader(device.CPU, nil)) }, Want: "err = nil"},
+		"RecordReader.Wait(ctx)":       {Call: func() error { return g.reader().Wait(noCtx) }, Want: nilCtx},
+		"ArrayReader.Wait(ctx)":        {Call: func() error { return g.arrays().Wait(noCtx) }, Want: nilCtx},
+		"ConcatRecordReaders(schema)":  {Call: func() error { return second(cdevice.ConcatRecordReaders(nil, device.CPU, nil)) }, Want: "schema = nil"},
+		"ConcatRecordReaders(readers)": {Call: func() error { return second(cdevice.ConcatRecordReaders(s, device.CPU, nil)) }, Want: "readers = nil"},
+		"NewRecordReader(schema)":      {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
+		"NewRecordReader(batches)":     {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
+		"NewFailedRecordReader(err)":   {Call: func() error { return second(cdevice.NewFailedRecordReader(device.CPU, nil)) }, Want: "err = nil"},
 		"NewRecordReaderFunc(ctx)": {Call: func() error {
 			return second(cdevice.NewRecordReaderFunc(noContext, s, device.CPU, noneYet, nil))
 		}, Want: "ctx = nil"},

@@ -107,10 +107,10 @@ func (o *importOptions) deviceFor(declared device.ID, names *cstruct.StructNames
 		return o.dev, o.checkPlain()
 	}
 	if id.Type != declared.Type {
-		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, as the device that was named", int32(id.Type)))
+		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, that of the device of WithDevice", int32(id.Type)))
 	}
 	if id.Ordinal != declared.Ordinal && (declared.Ordinal != device.NoOrdinal || !id.Type.CPUAccessible()) {
-		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, as the device that was named", id.Ordinal))
+		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, that of the device of WithDevice", id.Ordinal))
 	}
 	return o.dev, nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
-	"github.com/arrowdevice/arrowdevice/internal/refcount"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -75,8 +74,8 @@ func (r *RecordReader) Err() error { return r.r.Err() }
 //	r.Prefetch(2).Map(f) // f is called on the goroutine that reads a batch from r
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //
-// The batch passed to f is borrowed from the reader until f returns; Retain keeps it. The reader takes
-// the reference to the batch that f returns. f may return its argument without a Retain. The result
+// The batch passed to f is borrowed from the reader until f returns; Retain keeps it. The batch that f
+// returns is owned by the reader, which releases it: f may return its argument without a Retain. The result
 // must have the types of r's schema and be on r's type of device. A batch that f returns together with
 // an error is released.
 //
@@ -126,7 +125,7 @@ func (r *RecordReader) Release() { r.r.Release() }
 // Close ends the stream for all holders of the reader, drops the batches that are ready, and returns
 // when the source is no longer in use: no goroutine reads it, every call of Next or get_next that was
 // in progress has returned, and so has the stop function or release callback. A file that the source
-// maps into memory may then be unmapped.
+// maps into memory may then be unmapped. Close drops no reference: Release is still the caller's.
 //
 // Close ends the waits of [RecordReader.CopyTo] for copies of its batches. It then waits for copies
 // that are enqueued and that the device reads directly from pinned or device memory, and for calls of
@@ -138,8 +137,7 @@ func (r *RecordReader) Release() { r.r.Release() }
 // of exported streams get ECANCELED, unless the stream had ended before.
 //
 // The end of ctx ends the wait with an error that wraps ctx's, but not the closing: another Close waits
-// for the rest. Close may be called more than once, on any goroutine, and after Release; it does not
-// drop a reference. The source is closed on the goroutine that reads it, or on another one: the caller
+// for the rest. Close may be called more than once, on any goroutine, and after Release. The source is closed on the goroutine that reads it, or on another one: the caller
 // must not hold a lock that the release callback takes, such as Python's. The source, its stop
 // function, and the release functions of its batches must not close their own reader: that deadlocks
 // until ctx is done.
@@ -148,12 +146,21 @@ func (r *RecordReader) Release() { r.r.Release() }
 // Release returns. To wait for goroutines that read ahead in it, the source must call its Close.
 func (r *RecordReader) Close(ctx context.Context) error { return r.r.Close(ctx) }
 
+// Wait returns when the consumers of the streams that r was exported to ([ExportRecordReader]) have released them, and
+// returns how the last one ended: nil if r had come to its end, the error that ended r or the export of a batch, or an
+// error that wraps context.Canceled if the consumer released the stream before its end. A reader that was not exported is
+// an error that wraps arrow.ErrInvalid. [AsyncExport.Wait] is that of an asynchronous stream.
+//
+// The end of ctx ends the wait with an error that wraps ctx's, but not the stream. Wait may be called on any goroutine, and
+// after Release. It must not be called by the code that makes the batches, which the consumer waits for.
+func (r *RecordReader) Wait(ctx context.Context) error { return r.r.WaitReleased(ctx) }
+
 func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*RecordBatch]) *RecordReader {
 	r := &RecordReader{schema: schema}
 	r.r.Init("RecordReader", t, s)
 	r.r.Fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
 	r.r.Check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
-	r.r.Count = func(b *RecordBatch) *refcount.Count { return &b.refs }
+	r.r.Count = (*RecordBatch).lentCount
 	return r
 }
 
@@ -225,11 +232,14 @@ func (r *ArrayReader) Release() { r.r.Release() }
 // [RecordReader.Close].
 func (r *ArrayReader) Close(ctx context.Context) error { return r.r.Close(ctx) }
 
+// Wait returns how the exported streams of the reader ended; see [RecordReader.Wait].
+func (r *ArrayReader) Wait(ctx context.Context) error { return r.r.WaitReleased(ctx) }
+
 func newArrayReader(field arrow.Field, t device.Type, s items.Source[*Array]) *ArrayReader {
 	r := &ArrayReader{field: field}
 	r.r.Init("ArrayReader", t, s)
 	r.r.Check = func(a *Array) error { return checkArray(a, field.Type, t) }
-	r.r.Count = func(a *Array) *refcount.Count { return &a.refs }
+	r.r.Count = (*Array).lentCount
 	return r
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 // NewRecordReader makes a reader of an iterator over batches that have the schema and are on devices
-// of type t: a function that yields them, or All of another reader. The iterator keeps its references
-// to the batches, and may release each when its yield returns. The stream ends with the iterator, or
+// of type t: a function that yields them, or All of another reader. The reader borrows each batch until its
+// yield returns, and retains those that it keeps: the iterator releases the batches that it made. The stream ends with the iterator, or
 // with the first error that it yields (io.EOF without a batch is the end, as for [NewRecordReaderFunc]).
 //
 // The iterator runs on a goroutine of its own, and only while a batch is being read. A release before
@@ -118,6 +118,68 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 	}}), nil
 }
 
+// ConcatRecordReaders makes a reader of the batches of several readers, one reader after the other: those of files that
+// the iterator opens when their turn comes. Their schemas must have the types of the schema, and their batches be on
+// devices of type t.
+//
+// Each reader is borrowed from the iterator until its yield returns, when all of its batches were read; then the iterator
+// releases it:
+//
+//	readers := func(yield func(*cdevice.RecordReader, error) bool) {
+//		for _, path := range paths {
+//			r, err := open(path)
+//			more := yield(r, err)
+//			if err == nil {
+//				r.Release()
+//			}
+//			if !more {
+//				return
+//			}
+//		}
+//	}
+//
+// The stream ends with the iterator, with the first error that it yields, or with the first error of a reader, whose
+// number the error has. The iterator runs as that of [NewRecordReader] does.
+//
+// The result is owned by the caller.
+func ConcatRecordReaders(schema *arrow.Schema, t device.Type, readers iter.Seq2[*RecordReader, error]) (*RecordReader, error) {
+	if err := checkNew(schema != nil, "readers", readers != nil, t); err != nil {
+		return nil, err
+	}
+	return NewRecordReader(schema, t, func(yield func(*RecordBatch, error) bool) {
+		i := 0
+		for r, err := range readers {
+			if err == nil {
+				err = checkPart(r, schema, i)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for b, err := range r.All() {
+				if err != nil {
+					err = fmt.Errorf("cdevice: readers[%d]: %w", i, err)
+				}
+				if !yield(b, err) {
+					return
+				}
+			}
+			i++
+		}
+	})
+}
+
+// checkPart checks reader i of a reader of several. One that failed before it had a schema has its error instead of batches.
+func checkPart(r *RecordReader, schema *arrow.Schema, i int) error {
+	if r == nil {
+		return nothing("reader")
+	}
+	if r.schema == nil {
+		return nil
+	}
+	return fielderr.Within(fmt.Sprintf("readers[%d]", i), sameTypes(r.schema, schema))
+}
+
 // nothing is the error of a program's function that returned a nil item without an error.
 func nothing(what string) error {
 	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)
@@ -125,7 +187,7 @@ func nothing(what string) error {
 
 func checkType(at tree.Location, t device.Type) error {
 	if at.ID.Type != t {
-		return fielderr.Invalid(fielderr.OpRead, "device_type", at.ID.Type, fmt.Sprintf("%s, the stream's", t))
+		return fielderr.Invalid(fielderr.OpRead, "device_type", at.ID.Type, fmt.Sprintf("%s, the device type of the stream", t))
 	}
 	return nil
 }
@@ -134,11 +196,11 @@ func checkType(at tree.Location, t device.Type) error {
 func checkNew(schema bool, name string, source bool, t device.Type) error {
 	switch {
 	case !schema:
-		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "what the items have in common; NewFailedRecordReader makes a reader without one")
+		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "a schema; NewFailedRecordReader makes a reader without one")
 	case t <= 0:
 		return fielderr.Invalid(fielderr.OpNew, "device_type", int32(t), "the type of a device")
 	case !source:
-		return fielderr.Absent(fielderr.OpNew, name, "what yields the items")
+		return fielderr.Absent(fielderr.OpNew, name, "an iterator or a function")
 	}
 	return nil
 }
@@ -147,7 +209,8 @@ func checkNew(schema bool, name string, source bool, t device.Type) error {
 // metadata may differ: those of the stream apply.
 func sameTypes(batch, stream *arrow.Schema) error {
 	if batch.NumFields() != stream.NumFields() {
-		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.NumCols", batch.NumFields(), fmt.Sprintf("%d, the stream's", stream.NumFields()))
+		return fielderr.New(fielderr.OpRead, "RecordBatch", fielderr.Has(fmt.Sprintf("%s, and the schema of the stream %s",
+			fielderr.HowMany(batch.NumFields(), "column"), fielderr.HowMany(stream.NumFields(), "field"))), nil, arrow.ErrInvalid)
 	}
 	for i := range batch.NumFields() {
 		if got, want := batch.Field(i).Type, stream.Field(i).Type; !arrow.TypeEqual(got, want) {

@@ -16,11 +16,36 @@ import (
 // shared is the part that RecordBatch and Array have in common: a counted reference to memory, and
 // its location.
 type shared struct {
-	refs         refcount.Count
-	mem          *tree.Owner
-	life         uint32        // of mem, which may be the owner of other memory after the last Release
-	synchronized atomic.Bool   // the event was waited for
-	location     tree.Location // the location at the start; see at
+	refs     refcount.Count
+	mem      *tree.Owner
+	life     uint32        // of mem, which may be the owner of other memory after the last Release
+	flags    atomic.Uint32 // synchronized, lent
+	location tree.Location // the location at the start; see at
+}
+
+const (
+	synchronized = 1 << iota // the event was waited for
+	lent                     // a reader has lent the batch or array to the program
+)
+
+// lentCount returns the references for a reader that lends the batch or array to the program.
+func (s *shared) lentCount() *refcount.Count {
+	if s.flags.Load()&lent == 0 {
+		s.flags.Or(lent)
+	}
+	return &s.refs
+}
+
+// released returns the error of an operation after the last Release, with the remedy if that was a reader's.
+func (s *shared) released(op string) error {
+	return fielderr.New(op, s.refs.Kind(), nil, nil, s.whyReleased(ErrReleased))
+}
+
+func (s *shared) whyReleased(err error) error {
+	if s.flags.Load()&lent != 0 {
+		return fmt.Errorf("%w: it was borrowed from its reader (All, Next, Map): Retain keeps it", err)
+	}
+	return err
 }
 
 // liveBatches counts batches and arrays.
@@ -41,7 +66,7 @@ func (s *shared) begin(kind string, mem *tree.Owner) {
 // at returns the location of the memory, without the event after Synchronize.
 func (s *shared) at() tree.Location {
 	at := s.location
-	if s.synchronized.Load() {
+	if s.flags.Load()&synchronized != 0 {
 		at.Event = 0
 	}
 	return at
@@ -52,7 +77,7 @@ func (s *shared) at() tree.Location {
 // during a wait. That Release may also happen between the two checks.
 func (s *shared) hold(op string) error {
 	if !s.refs.Alive() || !s.mem.TryRetain(s.life) {
-		return fielderr.New(op, s.refs.Kind(), nil, nil, ErrReleased)
+		return s.released(op)
 	}
 	return nil
 }
@@ -65,7 +90,7 @@ func (s *shared) holdForExport() (held tree.Held, err error) {
 			return held, nil
 		}
 	}
-	return held, fielderr.New(fielderr.OpExport, s.refs.Kind(), nil, nil, ErrReleased)
+	return held, s.released(fielderr.OpExport)
 }
 
 // mustHold is hold for functions that return no error.
@@ -79,14 +104,18 @@ func (s *shared) mustHold(op string) {
 // the release is reported first.
 func (s *shared) alive(op string) error {
 	if !s.refs.Alive() {
-		return fielderr.New(op, s.refs.Kind(), nil, nil, ErrReleased)
+		return s.released(op)
 	}
 	return nil
 }
 
 // Retain adds a reference. It may be called from any goroutine that holds one. After the last
 // Release it panics.
-func (s *shared) Retain() { s.refs.Retain() }
+func (s *shared) Retain() {
+	if !s.refs.TryRetain() {
+		panic(s.whyReleased(s.refs.Misuse("Retain after the last Release")))
+	}
+}
 
 // Release drops a reference. The last one releases the memory, unless slices, columns, children,
 // host views or exported structs still use it; memory of an import is released by the producer's
@@ -136,7 +165,7 @@ func (s *shared) Synchronize(ctx context.Context) error {
 	if err := s.at().Synchronize(ctx); err != nil {
 		return err
 	}
-	s.synchronized.Store(true)
+	s.flags.Or(synchronized)
 	return nil
 }
 
@@ -179,7 +208,7 @@ func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
 // caller holds the memory.
 func (s *shared) asCPU(ctx context.Context, at tree.Location) (tree.Location, error) {
 	if !at.CPUAccessible() {
-		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
+		err := at.NotAccessible("CopyToHost copies it, or CopyTo with device.CPUDevice()")
 		return at, fielderr.New(fielderr.OpRead, s.refs.Kind()+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
 	}
 	if err := fielderr.ContextError(ctx, fielderr.OpRead); err != nil {

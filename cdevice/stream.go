@@ -51,7 +51,9 @@ func ImportArrayReader[S StreamStruct](stream *S, opts ...ImportOption) (*ArrayR
 // call from any thread, one call at a time, as the specification requires.
 //
 // The exported stream holds a reference to r until the consumer releases it; arrays outlive it. The
-// caller keeps its own reference; each batch goes either to the stream or to a caller that reads r.
+// caller keeps its own reference. Each batch goes to one reader of r: two streams of the same r, or a stream and a
+// loop over r, share the batches, and neither has all of them. [RecordReader.Wait] returns how the stream ended.
+//
 // An error, or a panic in the code that makes the batches, reaches the consumer as an errno and the
 // text of get_last_error, which is valid until the next call. After an error or the end, get_next
 // gives the same again. If r failed before its schema was known, get_schema gives the error too. A callback that

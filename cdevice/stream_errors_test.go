@@ -238,7 +238,7 @@ func TestSourcesMustKeepTheirWord(t *testing.T) {
 	}{
 		"nil":         {nil, device.CPU, "neither a batch nor an error"},
 		"schema":      {other, device.CPU, "RecordBatch.Column(0).type = utf8, want the stream's: int64"},
-		"device type": {good, device.CUDA, "device_type = cpu, want cuda, the stream's"},
+		"device type": {good, device.CUDA, "device_type = cpu, want cuda, the device type of the stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			once := func() (*cdevice.RecordBatch, error) {

@@ -58,6 +58,7 @@ func (s *exported[T]) start() error {
 		return exportReleased("reader")
 	}
 	exportedStreams.Add(1)
+	s.reader.Exported()
 	s.origin = live.Add("exported " + s.out.stream)
 	return nil
 }
@@ -116,9 +117,14 @@ func (s *exported[T]) give(item T, out uintptr) (err error) {
 
 func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
 
-// Release ends the count of the stream last, since the end of the reader may call a program's code
+// Release ends the counts of the stream last, since the end of the reader may call a program's code
 // or a producer's release callback.
 func (s *exported[T]) Release() {
+	why := s.reader.Ended()
+	if end := s.failed.Load(); end != nil {
+		why = end.Err
+	}
+	defer s.reader.StreamReleased(why)
 	defer exportedStreams.Add(-1)
 	defer s.origin.Remove()
 	s.text.close()

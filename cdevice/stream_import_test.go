@@ -226,7 +226,7 @@ func TestArraysMustFitTheirStream(t *testing.T) {
 		change func(*abi.ArrowDeviceArray)
 		want   string
 	}{
-		{func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "get_next.ArrowDeviceArray.device_type = 12, want 1, the stream's"},
+		{func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "get_next.ArrowDeviceArray.device_type = 12, want 1, the device type of the stream"},
 		{func(a *abi.ArrowDeviceArray) { a.SyncEvent = 8 }, "get_next.ArrowDeviceArray.sync_event"},
 		{func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 }, array + "n_buffers = 2, want 1"},
 		{func(a *abi.ArrowDeviceArray) { a.Array.Length = -1 }, array + "length = -1"},

@@ -45,28 +45,39 @@ type foreignDevice struct {
 func move[S StreamStruct](stream *S) (foreign, error) {
 	switch stream := any(stream).(type) {
 	case *CArrowDeviceArrayStream:
-		if stream == nil || stream.Release == 0 {
-			return nil, noStream("ArrowDeviceArrayStream", stream == nil)
+		mirror := deviceStreamMirror(stream)
+		if mirror == nil {
+			return nil, noStream("ArrowDeviceArrayStream")
 		}
-		s := &foreignDevice{ArrowDeviceArrayStream: *deviceStreamMirror(stream)}
-		stream.Release = 0
-		return s, nil
+		if err := cstruct.CheckDeviceStream(mirror); err != nil {
+			return nil, err
+		}
+		s := &foreignDevice{ArrowDeviceArrayStream: *mirror}
+		mirror.Release = 0
+		return s, checkHeld(s.name(), s.Release)
 	case *cdata.CArrowArrayStream:
 		mirror := streamMirror(stream)
-		if mirror == nil || mirror.Release == 0 {
-			return nil, noStream("ArrowArrayStream", mirror == nil)
+		if mirror == nil {
+			return nil, noStream("ArrowArrayStream")
+		}
+		if err := cstruct.CheckPlainStream(mirror); err != nil {
+			return nil, err
 		}
 		s := &foreignPlain{ArrowArrayStream: *mirror}
 		mirror.Release = 0
-		return s, nil
+		return s, checkHeld(s.name(), s.Release)
 	}
 	panic("unreachable")
 }
 
-// noStream is the error for a struct that is NULL or else released.
-func noStream(name string, null bool) error {
-	if null {
-		return fielderr.Invalid(fielderr.OpImport, name, "NULL", "a struct to import")
+func noStream(name string) error {
+	return fielderr.Invalid(fielderr.OpImport, name, "NULL", "a struct to import")
+}
+
+// checkHeld returns an error for a stream that is released.
+func checkHeld(name string, release uintptr) error {
+	if release != 0 {
+		return nil
 	}
 	return fielderr.New(fielderr.OpImport, name+".release", "NULL", nil, ErrReleased)
 }
@@ -230,7 +241,7 @@ func (c *cStream) next() (*cstruct.Input, error) {
 	}
 	if in.ID.Type != c.device {
 		c.opts.discard(in)
-		err := fielderr.Invalid(fielderr.OpImport, in.Names.Name+".device_type", int32(in.ID.Type), fmt.Sprintf("%d, the stream's", int32(c.device)))
+		err := fielderr.Invalid(fielderr.OpImport, in.Names.Name+".device_type", int32(in.ID.Type), fmt.Sprintf("%d, the device type of the stream", int32(c.device)))
 		return nil, c.ofNext(err)
 	}
 	return in, nil

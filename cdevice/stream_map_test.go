@@ -40,13 +40,13 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 		"its argument after a Release": {func(b *cdevice.RecordBatch, _ func()) (*cdevice.RecordBatch, error) {
 			b.Release()
 			return b, nil
-		}, 0, "cdevice: panic: cdevice: RecordBatch: Release without a Retain: the reader owns it: invalid", syscall.EINVAL},
+		}, 0, "cdevice: panic: cdevice: RecordBatch: Release without a Retain: it is borrowed from its reader: invalid", syscall.EINVAL},
 		"other types": {func(_ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
 			return cdevice.NewRecordBatch(device.CPUDevice(), wider, 0, make([]cdevice.ArrayData, 1), cdevice.Lifetime{Release: released})
-		}, 1, "cdevice: read: RecordBatch.NumCols = 1, want 0, the stream's: invalid", syscall.EINVAL},
+		}, 1, "cdevice: read: RecordBatch has 1 column, and the schema of the stream 0 fields: invalid", syscall.EINVAL},
 		"another device": {func(_ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
 			return cdevice.NewRecordBatch(elsewhere{device.CPUDevice()}, emptySchema, 0, nil, cdevice.Lifetime{Release: released})
-		}, 1, "cdevice: read: device_type = ext_dev, want cpu, the stream's: invalid", syscall.EINVAL},
+		}, 1, "cdevice: read: device_type = ext_dev, want cpu, the device type of the stream: invalid", syscall.EINVAL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)

@@ -43,8 +43,8 @@ func TestWrapRefusesASchemaThatIsNotTheColumns(t *testing.T) {
 		is     error
 	}{
 		{"none", nil, "cdevice: wrap: schema = nil, want a schema", arrow.ErrInvalid},
-		{"too few fields", arrow.NewSchema([]arrow.Field{i}, nil), "cdevice: wrap: schema.fields = 1, want 2, as there are columns", arrow.ErrInvalid},
-		{"too many fields", arrow.NewSchema([]arrow.Field{i, s, s}, nil), "schema.fields = 3", arrow.ErrInvalid},
+		{"too few fields", arrow.NewSchema([]arrow.Field{i}, nil), "cdevice: wrap: schema has 1 field for 2 columns", arrow.ErrInvalid},
+		{"too many fields", arrow.NewSchema([]arrow.Field{i, s, s}, nil), "schema has 3 fields for 2 columns", arrow.ErrInvalid},
 		{"other types", arrow.NewSchema([]arrow.Field{i, i}, nil), "cdevice: wrap: column[1].type = utf8, want int32", arrow.ErrInvalid},
 		{"another byte order", rec.Schema().WithEndianness(foreign), "cdevice: wrap: schema.endianness", arrow.ErrNotImplemented},
 	} {

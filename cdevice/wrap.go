@@ -117,8 +117,8 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 func locateOn(at *tree.Location, dev device.Device) error {
 	at.ID, at.Dev = dev.ID(), dev
 	if !dev.CPUAccessible() {
-		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
-		return fielderr.New(fielderr.OpWrap, "device", at.ID, "memory that the CPU can access, as arrow-go's arrays are", err)
+		err := at.NotAccessible("CopyToDevice copies a record batch there")
+		return fielderr.New(fielderr.OpWrap, "device", at.ID, "the device that arrow-go's memory is on, which the CPU can access", err)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func checkSchema(schema *arrow.Schema, columns []arrow.Array) error {
 		return fielderr.New(fielderr.OpWrap, "schema.endianness", schema.Endianness(), "the byte order of this machine", arrow.ErrNotImplemented)
 	}
 	if schema.NumFields() != len(columns) {
-		return fielderr.Invalid(fielderr.OpWrap, "schema.fields", schema.NumFields(), fmt.Sprintf("%d, as there are columns", len(columns)))
+		return fielderr.Fields(fielderr.OpWrap, schema.NumFields(), len(columns))
 	}
 	for i, col := range columns {
 		if want, got := schema.Field(i).Type, col.DataType(); !sameType(want, got) {

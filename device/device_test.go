@@ -66,7 +66,7 @@ func TestOpenCPUByEitherNumber(t *testing.T) {
 func TestOpenWithoutABackend(t *testing.T) {
 	_, err := device.Open(device.ID{Type: device.Metal, Ordinal: 0})
 	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.EqualError(t, err, "device: open metal:0: no backend is registered for this device type: not supported")
+	assert.EqualError(t, err, "device: open metal:0: no backend is registered for metal: this module has none, and Register adds one: not supported")
 }
 
 func TestRegister(t *testing.T) {

@@ -87,7 +87,7 @@ func Open(id ID) (Device, error) {
 	open, ok := registry.openers[id.Type]
 	if !ok {
 		registry.Unlock()
-		return nil, fmt.Errorf("device: open %s: no backend is registered for this device type: %w", id, ErrNotSupported)
+		return nil, fmt.Errorf("device: open %s: no backend is registered for %s: %s: %w", id, id.Type, backendOf(id.Type), ErrNotSupported)
 	}
 	entry, ok := registry.devices[id]
 	if !ok {
@@ -111,6 +111,15 @@ func Open(id ID) (Device, error) {
 		entry.device = d
 	}
 	return entry.device, nil
+}
+
+// backendOf says which package registers a backend for a type.
+func backendOf(t Type) string {
+	switch t {
+	case CUDA, CUDAHost, CUDAManaged:
+		return "import github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	}
+	return "this module has none, and Register adds one"
 }
 
 // AddProber adds p to the devices that [Lookup] asks, until remove is called. A backend calls it

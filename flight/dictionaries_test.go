@@ -90,7 +90,7 @@ func TestOffsetsOfJoinedDictionaries(t *testing.T) {
 		"behind the bytes of a delta": {long, 3, []int64{0, 1, 1 << 40}, "string offsets out of bounds of data buffer"},
 		"of 32 bits":                  {short, 1, []int64{-1_700_000_000, 1, 2}, "offsets[0] = -1700000000, want at least 0"},
 		"of 32 bits of a delta":       {short, 3, []int64{0, 1, 1_700_000_000}, "string offsets out of bounds of data buffer"},
-		"in another order":            {long, 1, []int64{0, 2, 1}, "offsets[2] = 1, want at least 2, as before it"},
+		"in another order":            {long, 1, []int64{0, 2, 1}, "offsets[2] = 1, want at least 2, the offset before it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := func(messages []*arrowflight.FlightData, from, to []byte) {

@@ -163,7 +163,7 @@ func TestForgedTickets(t *testing.T) {
 		"length":          {func(c *content) { c.columns[0].length = math.MaxInt64 }, "columns[0].buffers"},
 		"less":            {func(c *content) { c.columns[0].length = -1 }, "columns[0].length = -1"},
 		"another region":  {func(c *content) { c.columns[0].buffers[1].region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
-		"another column":  {func(c *content) { c.columns = append(c.columns, c.columns[0]) }, "columns = 2, want 1, as the schema has fields"},
+		"another column":  {func(c *content) { c.columns = append(c.columns, c.columns[0]) }, "columns = 2, want 1, one for each field of the schema"},
 		"deep": {func(c *content) {
 			c.metadata = arrow.NewMetadata([]string{"k"}, []string{strings.Repeat("v", 20_000)}) // its bytes pay for the arrays
 			n := &c.columns[0]

@@ -124,7 +124,7 @@ func recovered(what string, kind error, err *error) {
 // check returns an error for a place outside of its region, or a buffer that its region has no room for.
 func (c *content) check() error {
 	if len(c.columns) != c.schema.NumFields() {
-		return badTicket("columns", len(c.columns), fmt.Sprintf("%d, as the schema has fields", c.schema.NumFields()))
+		return badTicket("columns", len(c.columns), fmt.Sprintf("%d, one for each field of the schema", c.schema.NumFields()))
 	}
 	at := make(path, 0, maxDepth)
 	for i := range c.columns {

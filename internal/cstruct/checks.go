@@ -51,7 +51,7 @@ func checkDevice(of device.ID, event uintptr) error {
 		}
 	default:
 		if t <= 0 {
-			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(t), "a positive ArrowDeviceType")
+			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(t), "a positive ArrowDeviceType; if it is an ArrowArray, ArrayFromPtr")
 		}
 	}
 	return nil

@@ -27,6 +27,9 @@ const (
 	longestPath = 4000
 )
 
+// Has is a Got that makes a sentence of the field: "schema has 2 fields for 3 columns".
+type Has string
+
 // NULL is the Got of a pointer that should not be NULL.
 const NULL Text = "NULL"
 
@@ -51,9 +54,14 @@ func (e *Error) Error() string {
 	b.WriteString(e.Op)
 	b.WriteString(": ")
 	b.WriteString(excerpt.Cut(e.Field, longestPath))
-	if e.Got != nil {
+	switch got := e.Got.(type) {
+	case nil:
+	case Has:
+		b.WriteString(" has ")
+		b.WriteString(excerpt.Cut(string(got), longest))
+	default:
 		b.WriteString(" = ")
-		b.WriteString(text(e.Got))
+		b.WriteString(text(got))
 	}
 	if e.Want != nil {
 		b.WriteString(", want ")

@@ -40,6 +40,11 @@ func New(op, field string, got, want any, err error) *Error {
 	return &Error{Op: op, Field: field, Got: words(got), Want: words(want), Err: err}
 }
 
+// Fields returns the error for a schema with another number of fields than there are columns.
+func Fields(op string, fields, columns int) *Error {
+	return New(op, "schema", Has(fmt.Sprintf("%s for %s", HowMany(fields, "field"), HowMany(columns, "column"))), nil, arrow.ErrInvalid)
+}
+
 func words(v any) any {
 	if s, ok := v.(string); ok {
 		return Text(s)

@@ -134,7 +134,7 @@ func TestOffsets(t *testing.T) {
 	}{
 		{[]int32{0}, ""}, {[]int32{3, 3, 5, 7, 7, 9}, ""}, {[]int32{0, 10}, ""},
 		{[]int32{-1, 0}, "offsets[0] = -1, want at least 0"},
-		{[]int32{0, 1, 2, 3, 2, 5, 6}, "offsets[4] = 2, want at least 3, as before it"},
+		{[]int32{0, 1, 2, 3, 2, 5, 6}, "offsets[4] = 2, want at least 3, the offset before it"},
 		{[]int32{0, math.MinInt32, 4}, "offsets[1] = -2147483648"},
 		{[]int32{0, 5, 11}, "offsets[2] = 11, want at most 10"},
 	} {

@@ -18,7 +18,7 @@ func CheckOffsets[T OffsetInt](p *Pace, offsets []T, limit int64) error {
 		}
 		for i := from + 1; i <= to; i++ {
 			if offsets[i] < offsets[i-1] {
-				return fielderr.Invalid(p.Op, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
+				return fielderr.Invalid(p.Op, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, the offset before it", offsets[i-1]))
 			}
 		}
 		return nil

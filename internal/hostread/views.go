@@ -50,7 +50,7 @@ func ViewValue(n *tree.Node, v *arrow.ViewHeader, sizes []int64) ([]byte, error)
 	}
 	value := abi.Slice[byte](n.Buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
 	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
-		return nil, fielderr.Invalid(fielderr.OpValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
+		return nil, fielderr.Invalid(fielderr.OpValidate, "prefix", prefix, fmt.Sprintf("%v, the first bytes of the value", value[:len(prefix)]))
 	}
 	return value, nil
 }

@@ -18,11 +18,12 @@ import (
 type Reader[T Counted] struct {
 	Refs       refcount.Count
 	DeviceType device.Type
-	Fit        func(T) T     // applied to each item; nil: not
-	Check      func(T) error // checks an item that a program made
-	Count      func(T) *refcount.Count
-	Waits      keep.Known // what was waited for: copies out of the items
+	Fit        func(T) T               // applied to each item; nil: not
+	Check      func(T) error           // checks an item that a program made
+	Count      func(T) *refcount.Count // of an item that the reader lends to the program
+	Waits      keep.Known              // what was waited for: copies out of the items
 	ending
+	exports
 
 	end atomic.Pointer[StreamEnd] // nil before the end
 

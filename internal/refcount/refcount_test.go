@@ -64,7 +64,7 @@ func TestOwnedReferences(t *testing.T) {
 	assert.True(t, c.Sole())
 	c.Retain()
 	c.Own() // of another owner
-	const want = "cdevice: RecordBatch: Release without a Retain: the reader owns it: invalid"
+	const want = "cdevice: RecordBatch: Release without a Retain: it is borrowed from its reader: invalid"
 	assert.EqualError(t, panicOf(t, func() { c.Release() }), want)
 	c.Retain()
 	assert.False(t, c.Release())

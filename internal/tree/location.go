@@ -128,12 +128,13 @@ func (p Location) CPUAccessible() bool {
 	return readable
 }
 
-// NotAccessible returns the reason why the CPU cannot access the memory.
-func (p Location) NotAccessible() string {
+// NotAccessible returns the error that the CPU cannot access the memory. instead names the functions that copy it.
+func (p Location) NotAccessible(instead string) error {
+	reason := fmt.Sprintf("the CPU cannot access memory of %s", p.ID)
 	if p.ID.Type.CPUAccessible() {
-		return fmt.Sprintf("the CPU must not touch memory of %s while the device works, on this machine", p.ID)
+		reason = fmt.Sprintf("the CPU must not touch memory of %s while the device works, on this machine", p.ID)
 	}
-	return fmt.Sprintf("the CPU cannot access memory of %s", p.ID)
+	return fmt.Errorf("%s: %s: %w", reason, instead, device.ErrNotSupported)
 }
 
 // CheckStream returns an error unless s is a stream of the device that the memory is on: work on

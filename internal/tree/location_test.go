@@ -148,10 +148,10 @@ func TestStreamsAndEventsOfOtherDevices(t *testing.T) {
 		"cdevice: wait on: stream = a stream of cpu, want a stream that can wait for an event of cuda:1")
 	assert.ErrorContains(t, at.CheckStream(fielderr.OpRecord, "stream", of{}), "cdevice: record event: stream = a stream of no device")
 	assert.False(t, at.CPUAccessible())
-	assert.Equal(t, "the CPU cannot access memory of cuda:1", at.NotAccessible())
+	assert.EqualError(t, at.NotAccessible("CopyToHost copies it"), "the CPU cannot access memory of cuda:1: CopyToHost copies it: not supported")
 	managed := Location{ID: device.ID{Type: device.CUDAManaged}, Dev: gpu(0)}
 	assert.False(t, managed.CPUAccessible(), "the backend decides")
-	assert.Contains(t, managed.NotAccessible(), "the CPU must not touch memory of cuda_managed:0 while the device works")
+	assert.ErrorContains(t, managed.NotAccessible("CopyToHost copies it"), "the CPU must not touch memory of cuda_managed:0 while the device works")
 	assert.True(t, Location{ID: managed.ID, Assumed: true}.CPUAccessible())
 	assert.True(t, Location{ID: device.ID{Type: device.CUDAHost}}.CPUAccessible())
 	CloseEvent(nil)

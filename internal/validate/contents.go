@@ -74,7 +74,7 @@ func (v *validator) nullCount(n *tree.Node) error {
 	counted.Nulls = tree.UnknownNulls
 	nulls, err := v.Nulls(&counted)
 	if err == nil && nulls != n.Nulls {
-		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.Nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
+		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.Nulls, fmt.Sprintf("%d, the nulls in the bitmap", nulls))
 	}
 	return err
 }

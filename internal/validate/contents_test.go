@@ -95,12 +95,12 @@ func TestBadOffsets(t *testing.T) {
 		{name: "first negative, utf8", base: "utf8", set: trees.Put[int32](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
 		{name: "first negative, large_binary", base: "large_binary", set: trees.Put[int64](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
 		{name: "first negative, list", base: "list", set: trees.Put[int32](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
-		{name: "decreasing, utf8", base: "utf8/valid", set: trees.Put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, as before it"},
-		{name: "decreasing, binary", base: "binary/valid", set: trees.Put[int32](1, 3, 1), want: "offsets[3] = 1, want at least 2, as before it"},
-		{name: "decreasing, large_utf8", base: "large_utf8/valid", set: trees.Put(1, 1, most64), want: "offsets[2] = 4, want at least 9223372036854775807, as before it"},
-		{name: "decreasing, list", base: "list/valid", set: trees.Put[int32](1, 1, 9), want: "offsets[2] = 4, want at least 9, as before it"},
+		{name: "decreasing, utf8", base: "utf8/valid", set: trees.Put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, the offset before it"},
+		{name: "decreasing, binary", base: "binary/valid", set: trees.Put[int32](1, 3, 1), want: "offsets[3] = 1, want at least 2, the offset before it"},
+		{name: "decreasing, large_utf8", base: "large_utf8/valid", set: trees.Put(1, 1, most64), want: "offsets[2] = 4, want at least 9223372036854775807, the offset before it"},
+		{name: "decreasing, list", base: "list/valid", set: trees.Put[int32](1, 1, 9), want: "offsets[2] = 4, want at least 9, the offset before it"},
 		{name: "decreasing, map", base: "map/valid", set: trees.Put[int32](1, 1, 4), want: "offsets[2] = "},
-		{name: "decreasing at a null", base: "utf8", set: trees.Put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, as before it"},
+		{name: "decreasing at a null", base: "utf8", set: trees.Put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, the offset before it"},
 		{name: "int32 overflow, utf8", base: "utf8/valid", set: trees.Put[int32](1, 3, most32), want: "offsets[4] = "},
 		{name: "int32 wrapped around, utf8", base: "utf8/valid", set: trees.Put[int32](1, 3, math.MinInt32), want: "offsets[3] = -2147483648, want at least "},
 		{name: "last negative, utf8", base: "utf8/valid", set: trees.Put[int32](1, 6, -1), want: "offsets[6] = -1, want 0 to "},
@@ -280,13 +280,13 @@ func TestBadRunEnds(t *testing.T) {
 
 func TestBadNullCounts(t *testing.T) {
 	checkRows(t, []row{
-		{name: "0 of 2", base: "int64", set: trees.Nulls(0), want: "null_count = 0, want 2, as the bitmap says"},
-		{name: "1 of 2", base: "bool", set: trees.Nulls(1), want: "null_count = 1, want 2, as the bitmap says"},
-		{name: "all of 2", base: "struct", set: trees.Nulls(6), want: "null_count = 6, want 2, as the bitmap says"},
-		{name: "bitmap cleared", base: "utf8", set: invalidAt(0), want: "null_count = 2, want 3, as the bitmap says"},
-		{name: "sliced", base: "int64/sliced", set: trees.Nulls(2), want: "null_count = 2, want 0, as the bitmap says"},
-		{name: "in a child", base: "list_utf8", set: trees.In(0, trees.Nulls(2)), want: "children[0].null_count = 2, want 1, as the bitmap says"},
-		{name: "in a dictionary", base: "list_dictionary", set: trees.In(0, trees.Nulls(0)), want: "children[0].null_count = 0, want 1, as the bitmap says"},
+		{name: "0 of 2", base: "int64", set: trees.Nulls(0), want: "null_count = 0, want 2, the nulls in the bitmap"},
+		{name: "1 of 2", base: "bool", set: trees.Nulls(1), want: "null_count = 1, want 2, the nulls in the bitmap"},
+		{name: "all of 2", base: "struct", set: trees.Nulls(6), want: "null_count = 6, want 2, the nulls in the bitmap"},
+		{name: "bitmap cleared", base: "utf8", set: invalidAt(0), want: "null_count = 2, want 3, the nulls in the bitmap"},
+		{name: "sliced", base: "int64/sliced", set: trees.Nulls(2), want: "null_count = 2, want 0, the nulls in the bitmap"},
+		{name: "in a child", base: "list_utf8", set: trees.In(0, trees.Nulls(2)), want: "children[0].null_count = 2, want 1, the nulls in the bitmap"},
+		{name: "in a dictionary", base: "list_dictionary", set: trees.In(0, trees.Nulls(0)), want: "children[0].null_count = 0, want 1, the nulls in the bitmap"},
 		{name: "-1 of 2", base: "fixed_size_list", set: trees.Nulls(-1)},
 	})
 }

@@ -241,7 +241,7 @@ func (o *exporting) bitmapOf(a *cdevice.Array, i Interface) (*Interface, error) 
 // maskOf returns the mask that the caller made for an array.
 func (o *exporting) maskOf(a *cdevice.Array, i Interface) (*Interface, error) {
 	if id := o.mask.DeviceID(); id != a.DeviceID() {
-		return nil, fielderr.Invalid(opExport, "WithMask.DeviceID", id, a.DeviceID().String()+", as the array")
+		return nil, fielderr.Invalid(opExport, "WithMask.DeviceID", id, a.DeviceID().String()+", the device of the array")
 	}
 	plain := exporting{stream: o.stream, noNulls: o.noNulls}
 	mask, err := plain.array(o.mask)
@@ -255,7 +255,7 @@ func (o *exporting) maskOf(a *cdevice.Array, i Interface) (*Interface, error) {
 		return nil, fielderr.Invalid(opExport, "WithMask.type", fielderr.Type(o.mask.DataType()), "uint8, int8 or arrow.bool8")
 	}
 	if !slices.Equal(mask.Shape, i.Shape) {
-		return nil, fielderr.Invalid(opExport, "WithMask.shape", mask.Shape, fmt.Sprintf("%v, as the array", i.Shape))
+		return nil, fielderr.Invalid(opExport, "WithMask.shape", mask.Shape, fmt.Sprintf("%v, the shape of the array", i.Shape))
 	}
 	return &mask, nil
 }

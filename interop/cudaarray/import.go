@@ -192,7 +192,7 @@ func eventBehind(dev device.Device, field string, stream int64) (device.Event, e
 	}
 	if err := s.Record(e); err != nil {
 		_ = e.Close() // the backend tries again itself
-		return nil, fielderr.New(opImport, field, stream, fmt.Sprintf("a stream of cuda:%d, as the memory", dev.ID().Ordinal), err)
+		return nil, fielderr.New(opImport, field, stream, fmt.Sprintf("a stream of cuda:%d, where the memory is", dev.ID().Ordinal), err)
 	}
 	return e, nil
 }

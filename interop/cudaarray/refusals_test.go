@@ -70,7 +70,7 @@ func TestExportRefuses(t *testing.T) {
 		"two masks":             {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes), cudaarray.WithBitmapMask()}, "WithMask = an array, want either", invalid},
 		"bitmap of lists":       {lists, []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "want no list for WithBitmapMask", not},
 		"bitmap in a byte":      {slice(t, nulls, 1, 4), []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "Array.Offset = 1, want a multiple of 32", not},
-		"short mask":            {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes)}, "WithMask.shape = [3], want [4], as the array", invalid},
+		"short mask":            {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes)}, "WithMask.shape = [3], want [4], the shape of the array", invalid},
 		"mask of numbers":       {plain, []cudaarray.ExportOption{cudaarray.WithMask(plain)}, "WithMask.type = int64, want uint8, int8 or arrow.bool8", invalid},
 		"mask of text":          {plain, []cudaarray.ExportOption{cudaarray.WithMask(onGPU(t, m, arrow.BinaryTypes.String, `["a"]`))}, "WithMask.type = utf8", not},
 		"mask with nulls":       {plain, []cudaarray.ExportOption{cudaarray.WithMask(onGPU(t, m, arrow.PrimitiveTypes.Uint8, `[1,null,1]`))}, "WithMask.Array.NullCount = 1", invalid},
@@ -256,7 +256,7 @@ func TestStreamOfAnotherGPU(t *testing.T) {
 	i := exported(t, pinned)
 	handle := int64(cudatest.NewStream(t, m.GPUs[1]).Handle())
 	i.Stream = &handle
-	want := fmt.Sprintf("stream = %d, want a stream of cuda:0, as the memory: cuda: cuEventRecord(", handle)
+	want := fmt.Sprintf("stream = %d, want a stream of cuda:0, where the memory is: cuda: cuEventRecord(", handle)
 	refused(t, m.GPUs[0].Pinned(), i, want, cudaalloc.InvalidHandle)
 	assert.Equal(t, "[1 2 3]", values(t, m.GPUs[1].Pinned(), i))
 }

@@ -194,7 +194,7 @@ func (o *Outputs) columns(response *Response) (rows int64, columns []cdevice.Arr
 	for i, t := range o.region.tensors {
 		n, room, err := o.rowsOf(i, response)
 		if err == nil && rows >= 0 && n != rows {
-			err = fielderr.Invalid(opBatch, "rows", n, fmt.Sprintf("%d, as the other outputs", rows))
+			err = fielderr.Invalid(opBatch, "rows", n, fmt.Sprintf("%d, the rows of the other outputs", rows))
 		}
 		if err == nil {
 			rows = n

@@ -69,7 +69,7 @@ func TestBatchRefuses(t *testing.T) {
 		"type":         {func(y, x *triton.OutputTensor) { y.Datatype = "FP64" }, `Response.outputs["y"].datatype = "FP64", want "FP32"`},
 		"more rows":    {func(y, x *triton.OutputTensor) { x.Shape = []int64{4, 2} }, `Response.outputs["x"].shape = [4 2], want at most [3 2]`},
 		"half rows":    {func(y, x *triton.OutputTensor) { x.Shape = []int64{5} }, `Response.outputs["x"].shape = [5]`},
-		"other rows":   {func(y, x *triton.OutputTensor) { y.Shape = []int64{2} }, `Response.outputs["y"].rows = 2, want 3, as the other outputs`},
+		"other rows":   {func(y, x *triton.OutputTensor) { y.Shape = []int64{2} }, `Response.outputs["y"].rows = 2, want 3, the rows of the other outputs`},
 		"negative":     {func(y, x *triton.OutputTensor) { x.Shape = []int64{-1, -2} }, `Response.outputs["x"].shape = [-1 -2]`},
 		"overflow":     {func(y, x *triton.OutputTensor) { x.Shape = []int64{1 << 62, 1 << 62, 4} }, `Response.outputs["x"].shape`},
 		"bytes below":  {func(y, x *triton.OutputTensor) { y.Region, y.Offset, y.ByteSize = "o", 256, 11 }, `Response.outputs["y"].byte_size = 11, want 12 to 12`},
