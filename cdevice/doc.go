@@ -43,16 +43,14 @@
 //	rec, err := batch.HostView(ctx)                          // waits for the event
 //	defer rec.Release()
 //
-// A struct of C lies at an address, which SchemaFromPtr and its like take. A struct that cgo declares is converted as a pointer:
-//
-//	// #include <arrow_device.h>
-//	import "C"
+// A struct of C lies at an address, which SchemaFromPtr and its like take. A struct that cgo declares, where the preamble
+// of a program includes arrow_device.h of package cdevice/include, is converted as a pointer:
 //
 //	var a C.struct_ArrowDeviceArray
 //	var s C.struct_ArrowSchema
 //	out, outSchema := (*cdevice.CArrowDeviceArray)(unsafe.Pointer(&a)), (*cdata.CArrowSchema)(unsafe.Pointer(&s))
 //
-// cdata is arrow-go's package, or package cdata of this module. Package cdevice/include has the header.
+// cdata is arrow-go's package, or package cdata of this module.
 //
 // A view of one column needs none of arrow-go's objects, and no allocation:
 //

@@ -126,7 +126,7 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 // releases it:
 //
 //	readers := func(yield func(*cdevice.RecordReader, error) bool) {
-//		for _, path := range paths {
+//		for _, path := range os.Args[1:] {
 //			r, err := open(path)
 //			more := yield(r, err)
 //			if err == nil {

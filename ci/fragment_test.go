@@ -48,6 +48,7 @@ var known = map[string][]string{
 	"info":       {"*arrowflight.FlightInfo"},
 	"limits":     {"cudaalloc.Limits"},
 	"mem":        {"memory.Allocator"},
+	"open":       {"func(path string) (*cdevice.RecordReader, error)"},
 	"openDriver": {"func(path string) *cudaalloc.Device"},
 	"out":        {"*cdevice.CArrowDeviceArray", "*cdevice.CArrowDeviceArrayStream", "*cdata.CArrowArray", "*cdata.CArrowArrayStream"},
 	"outSchema":  {"*cdata.CArrowSchema"},
