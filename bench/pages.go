@@ -14,6 +14,7 @@ import (
 // tables are those of the pages, by the names in their markers.
 var tables = map[string]func(report) string{
 	"operations": operationsTable,
+	"readme":     readmeTable,
 	"cdata":      dropInTable,
 	"streams":    endToEndTable,
 	"live":       liveTable,
@@ -23,8 +24,8 @@ var tables = map[string]func(report) string{
 	"machine":    machineText,
 }
 
-// pagesWithTables are the files of docs that have tables.
-var pagesWithTables = []string{"performance.md", "flight.md", "migration.md", "python.md"}
+// pagesWithTables are the files that have tables, by their paths from docs.
+var pagesWithTables = []string{"performance.md", "flight.md", "migration.md", "python.md", "../README.md"}
 
 // pages returns the files below a folder, docs, that come from the results: what each must hold, by its path.
 func pages(dir string, r report) (map[string][]byte, error) {
@@ -162,21 +163,39 @@ func fewAndMany(few, many string) string {
 	return cmp.Or(few, "-") + " / " + cmp.Or(many, "-")
 }
 
+// dropInColumn is a column of a table of package cdata: a number of columns of a batch, beside a library.
+type dropInColumn struct {
+	head, shape, peer string
+	columns           int
+}
+
+// beside is a column of batches of int64 columns, beside arrow-go's package.
+func beside(head string, columns int) dropInColumn {
+	return dropInColumn{head, "int64", "cdata", columns}
+}
+
+// readmeTable has the ratios of processor time of the operations that have a consumer in C.
+func readmeTable(r report) string {
+	return dropInRows(r, []string{dropInExport, dropInStream}, []dropInColumn{
+		beside("1 column", 1), beside("10 columns", 10), beside("100 columns", 100), {"100, on the Go heap", onGoHeap, "cdata", 100},
+	})
+}
+
 // dropInTable has the ratios of processor time for each number of columns, and for libraries in other languages.
 func dropInTable(r report) string {
-	columns := []struct {
-		head, shape, peer string
-		columns           int
-	}{
-		{"1 column", "int64", "cdata", 1}, {"10 columns", "int64", "cdata", 10}, {"100 columns", "int64", "cdata", 100}, {"1,000 columns", "int64", "cdata", 1000},
+	return dropInRows(r, inDropIn, []dropInColumn{
+		beside("1 column", 1), beside("10 columns", 10), beside("100 columns", 100), beside("1,000 columns", 1000),
 		{"100, on the Go heap", onGoHeap, "cdata", 100}, {"100 beside " + arrowCPP, "int64", arrowCPP, 100}, {"100 beside " + arrowRS, "int64", arrowRS, 100},
-	}
+	})
+}
+
+func dropInRows(r report, operations []string, columns []dropInColumn) string {
 	head := []string{"operation"}
 	for _, c := range columns {
 		head = append(head, c.head)
 	}
 	var rows [][]string
-	for _, operation := range inDropIn {
+	for _, operation := range operations {
 		row := []string{strings.TrimPrefix(operation, "cdata: ")}
 		for _, c := range columns {
 			cell := ""
