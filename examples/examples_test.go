@@ -35,18 +35,18 @@ func TestPrograms(t *testing.T) {
 		"share":     sharedOn("cpu") + sharedOn("cuda:0"),
 		"kernel":    "[16843009 16843009 16843009 16843009]\n",
 		"columns":   "[1 2 3] at an address: [1 2 3]\n",
-		"parquet":   "65536 rows on cuda:0\n34464 rows on cuda:0\n",
+		"files":     "65536 rows on cuda:0\n100000 rows on cuda:0\n100010 rows on cuda:0\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			program := built(t, name)
 			var args []string
-			if name == "parquet" {
-				args = []string{parquetFile(t, 100_000)}
+			if name == "files" {
+				args = []string{parquetFile(t, 100_000), parquetFile(t, 10)}
 			}
 			run := exec.Command(program, args...)
 			run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM=")
-			out, err := run.CombinedOutput()
+			out, err := run.Output()
 			require.NoError(t, err, "%s", out)
 			assert.Equal(t, want, string(out))
 		})
@@ -64,7 +64,7 @@ func TestShareWithoutADriver(t *testing.T) {
 
 // The others need a GPU, and say how to do without.
 func TestProgramsWithoutADriver(t *testing.T) {
-	for _, name := range []string{"roundtrip", "kernel", "columns", "parquet", "flight"} {
+	for _, name := range []string{"roundtrip", "kernel", "columns", "files", "flight"} {
 		run := exec.Command(built(t, name), "a file")
 		run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+filepath.Join(t.TempDir(), "none"))
 		out, err := run.CombinedOutput()
@@ -80,7 +80,7 @@ func sharedOn(id string) string { return "sum 10 of 4 rows in the owner's memory
 var programs string
 
 var build = sync.OnceValue(func() error {
-	names := []string{"./columns", "./consumer", "./flight", "./kernel", "./parquet", "./roundtrip", "./share"}
+	names := []string{"./columns", "./consumer", "./files", "./flight", "./kernel", "./roundtrip", "./share"}
 	out, err := exec.Command("go", append([]string{"build", "-o", programs}, names...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -141,7 +141,7 @@ var shown = []struct {
 	{"cookbook.md", "roundtrip", "main.go", "go", 70}, // a function that its test calls
 	{"cookbook.md", "roundtrip/main_test.go", "", "go", 30},
 	{"cookbook.md", "columns", "main.go", "go", 60},
-	{"cookbook.md", "parquet", "main.go", "go", 60},
+	{"cookbook.md", "files", "main.go", "go", 120}, // with its errors,
 	{"cookbook.md", "sql/duckdb", "main.go#addPrevious", "go", 30},
 	{"cookbook.md", "sql/adbc", "main.go#addPrevious", "go", 40},
 	{"cuda.md", "kernel", "main.go", "go", 100}, // two streams
