@@ -107,10 +107,10 @@ func TestColumnThatIsMissing(t *testing.T) {
 
 // twoStructs has exported structs, and the memory behind them that an import reads of a larger one.
 type twoStructs[A, B any] struct {
-	a    A
-	more [32]uintptr
-	b    B
-	rest [32]uintptr
+	a A
+	_ [32]uintptr
+	b B
+	_ [32]uintptr
 }
 
 // assertNotTaken checks that an error has left the structs to the caller.

@@ -25,7 +25,7 @@ func TestWithoutCgo(t *testing.T) {
 	all := []string{"../memory/...", "../flight", "../pyextension"}
 	for _, path := range mayUseCgo {
 		// The first builds; nothing is left of the others.
-		if !slices.Contains([]string{"cudasim", "examples/consumer", "pyextension/internal/capi"}, path) {
+		if !slices.Contains([]string{"cudasim", "examples/consumer", "examples/driver", "examples/producer", "pyextension/internal/capi"}, path) {
 			all = append(all, "../"+path)
 		}
 	}

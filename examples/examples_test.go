@@ -33,6 +33,7 @@ func TestPrograms(t *testing.T) {
 		"roundtrip": strings.Repeat("4 rows from cuda:0\n", 3),
 		"flight":    strings.Repeat("4 rows on cuda:0\n", 3),
 		"share":     sharedOn("cpu") + sharedOn("cuda:0"),
+		"producer":  "[7 7 7 7]\n",
 		"kernel":    "[16843009 16843009 16843009 16843009]\n",
 		"columns":   "[1 2 3] at an address: [1 2 3]\n",
 		"files":     "65536 rows on cuda:0\n100000 rows on cuda:0\n100010 rows on cuda:0\n",
@@ -64,7 +65,7 @@ func TestShareWithoutADriver(t *testing.T) {
 
 // The others need a GPU, and say how to do without.
 func TestProgramsWithoutADriver(t *testing.T) {
-	for _, name := range []string{"roundtrip", "kernel", "columns", "files", "flight"} {
+	for _, name := range []string{"roundtrip", "kernel", "columns", "files", "flight", "producer"} {
 		run := exec.Command(built(t, name), "a file")
 		run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+filepath.Join(t.TempDir(), "none"))
 		out, err := run.CombinedOutput()
@@ -80,7 +81,7 @@ func sharedOn(id string) string { return "sum 10 of 4 rows in the owner's memory
 var programs string
 
 var build = sync.OnceValue(func() error {
-	names := []string{"./columns", "./consumer", "./files", "./flight", "./kernel", "./roundtrip", "./share"}
+	names := []string{"./columns", "./consumer", "./files", "./flight", "./kernel", "./producer", "./roundtrip", "./share"}
 	out, err := exec.Command("go", append([]string{"build", "-o", programs}, names...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -141,6 +142,10 @@ var shown = []struct {
 	{"cookbook.md", "roundtrip", "main.go", "go", 70}, // a function that its test calls
 	{"cookbook.md", "roundtrip/main_test.go", "", "go", 30},
 	{"cookbook.md", "columns", "main.go", "go", 60},
+	{"cookbook.md", "driver", "main.go", "go", 110},
+	{"cookbook.md", "driver/read", "read.c", "c", 50},
+	{"cookbook.md", "producer", "producer.c", "c", 120},
+	{"cookbook.md", "producer/main.go", "", "go", 60},
 	{"cookbook.md", "files", "main.go", "go", 120}, // with its errors,
 	{"cookbook.md", "sql/duckdb", "main.go#addPrevious", "go", 30},
 	{"cookbook.md", "sql/adbc", "main.go#addPrevious", "go", 40},
@@ -171,6 +176,20 @@ func TestPagesHaveThePrograms(t *testing.T) {
 		}
 		assert.Equal(t, want, string(page), "go test ./examples -update writes the pages")
 	}
+}
+
+// C calls the driver, which is written in Go, as the commands of the cookbook have it.
+func TestDriver(t *testing.T) {
+	page, err := os.ReadFile("../docs/cookbook.md")
+	require.NoError(t, err)
+	commands := regexp.MustCompile("(?s)\n## A driver whose functions C calls\n.*?```sh\n(.*?)```").FindSubmatch(page)
+	require.NotNil(t, commands)
+	script := strings.ReplaceAll(string(commands[1]), "build/", t.TempDir()+"/")
+	run := exec.Command("bash", "-ec", script)
+	run.Dir = ".."
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "an error: invalid: -1 batches\ntotals: 66, 66\nan error: panic: runtime/cgo: misuse of an invalid Handle\n", string(out))
 }
 
 // The commands of the cookbook build the consumer in C in a module of its own, which finds arrow_device.h.
