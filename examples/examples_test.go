@@ -142,6 +142,7 @@ var shown = []struct {
 	{"cookbook.md", "roundtrip", "main.go", "go", 70}, // a function that its test calls
 	{"cookbook.md", "roundtrip/main_test.go", "", "go", 30},
 	{"cookbook.md", "columns", "main.go", "go", 60},
+	{"cookbook.md", "filter", "main.go", "go", 60},
 	{"cookbook.md", "driver", "main.go", "go", 110},
 	{"cookbook.md", "driver/read", "read.c", "c", 50},
 	{"cookbook.md", "producer", "producer.c", "c", 120},
