@@ -7,5 +7,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p build
 exec {lock}>build/golib.lock
-flock "$lock"
-"${GO:-go}" build -buildmode=c-shared -trimpath -ldflags=-w -o build/libgolib.so ./integration/golib
+flock --nonblock "$lock" || ci/progress "Another process builds the Go library" flock "$lock"
+ci/progress "Go library of the tests" ci/gobuild -buildmode=c-shared -trimpath -ldflags=-w -o build/libgolib.so ./integration/golib

@@ -11,29 +11,43 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
+cd "$root"
+
+# Without a GPU the demo has a simulated one, as the tests have always.
+steps=4
+if [[ ${1:-} == --demo ]] && { [[ -n ${CDEVICE_CUDA_DRIVER:-} ]] ||
+	"${PYTHON:-python3}" -c 'import ctypes; exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; }; then
+	steps=3
+fi
+step() { ci/progress "[$1/$steps] $2" "${@:3}"; }
+
+# Wheels are fetched while Go compiles. A job in a group of its own takes signals, and can be ended with its children.
 built=()
 "${PYTHON:-python3}" -c 'import sys; exit(sys.version_info < (3, 15))' && built=("$here/python/nanoarrow.sh")
-python=$("$root/ci/venv" "$here/python/requirements.txt" "${built[@]}")
+venv=(ci/venv integration/python/requirements.txt "${built[@]}")
+set -m
+step 1 "Python packages (the first time about a minute)" "${venv[@]}" >/dev/null </dev/null &
+packages=$!
+set +m
+trap 'kill -- "-$packages" 2>/dev/null || true' EXIT
 
 export GOLIB=$root/build/libgolib.so
 export GILPRODUCER=$root/build/libgilproducer.so
-cd "$root"
-integration/build.sh
 export FLIGHTPEER=$root/build/flightpeer
-"${GO:-go}" build -o "$FLIGHTPEER" ./integration/flightpeer
+step 2 "Go library (the first time about a minute)" integration/build.sh
+# As position-independent code, like the library, programs share what is compiled.
+step 3 "Go server (the first time 20 seconds)" ci/gobuild -buildmode=pie -trimpath -ldflags=-w -o "$FLIGHTPEER" ./integration/flightpeer
+((steps < 4)) || driver=$(step 4 "Simulated GPU (the first time 20 seconds)" "${GO:-go}" run -buildmode=pie -trimpath ./cudasim/build)
+wait "$packages"
+trap - EXIT
+python=$("${venv[@]}")
 
 if [[ ${1:-} == --demo ]]; then
 	shift
-	# Without a GPU the demo has a simulated one.
-	if [[ -z ${CDEVICE_CUDA_DRIVER:-} ]] &&
-		! "$python" -c 'import ctypes; exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; then
-		CDEVICE_CUDA_DRIVER=$("${GO:-go}" run ./cudasim/build)
-		export CDEVICE_CUDA_DRIVER
-	fi
+	export CDEVICE_CUDA_DRIVER=${driver:-${CDEVICE_CUDA_DRIVER:-}}
 	exec "$python" "$here/demo.py" "$@"
 fi
-DEVICE_DRIVER=$("${GO:-go}" run ./cudasim/build)
-export DEVICE_DRIVER
+export DEVICE_DRIVER=$driver
 "${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c
 
 # The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library
