@@ -92,7 +92,7 @@ func run(machine, missing string, leaks bool, command []string) (status int, err
 		return 1, err
 	}
 	defer os.RemoveAll(folder)
-	env := environment(os.Environ(), driver, strings.TrimPrefix(machine+",ledger="+folder, ","))
+	env := environment(os.Environ(), driver, "stacks=1,"+strings.TrimPrefix(machine+",ledger="+folder, ","))
 	if status, err = supervise(program, command, env); err != nil {
 		return 1, fmt.Errorf("%s: %w", program, err)
 	}
