@@ -150,7 +150,7 @@ darwin: ## macOS: vet of all that a program can import, with the C code compiled
 	done
 
 # The oldest Go that go.mod allows, and the newest; the other targets use the one of this machine. GOTOOLCHAIN downloads them.
-GO_VERSIONS ?= go1.25.12 go1.27.4
+GO_VERSIONS ?= go1.25.14 go1.27.4
 BY_GO_VERSIONS = ./device ./internal/bridge ./internal/items ./internal/tree ./internal/testing/... ./interop/dlpack ./pyextension/...
 go-versions: ## vet and tests by other versions of Go; every package with GO_VERSIONS_ALL=1
 	for version in $(GO_VERSIONS); do \
