@@ -199,8 +199,10 @@ func TestConsumerInItsOwnModule(t *testing.T) {
 	require.NoError(t, err)
 	commands := regexp.MustCompile("(?s)\n## Export to a consumer in C\n.*?```sh\n(.*?)```").FindSubmatch(page)
 	require.NotNil(t, commands)
-	root, err := filepath.Abs("..")
+	checkout, err := filepath.Abs("..")
 	require.NoError(t, err)
+	root := filepath.Join(t.TempDir(), "a path with spaces")
+	require.NoError(t, os.Symlink(checkout, root))
 	script := string(commands[1])
 	for line, instead := range map[string]string{
 		"git clone https://github.com/arrowdevice/arrowdevice\n": "",

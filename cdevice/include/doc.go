@@ -8,10 +8,14 @@
 //	// #include <arrow_device.h>
 //	import "C"
 //
-// and is built with the path of this folder, which the go command knows, be it in the
-// module cache, in a vendor folder or where a replace directive points:
+// and is built with the path of this folder, which command cflags prints, be it in the module cache
+// or where a replace directive points:
 //
-//	CGO_CFLAGS="-O2 -g '-I$(go list -f '{{.Dir}}' github.com/arrowdevice/arrowdevice/cdevice/include)'" go build
+//	export CGO_CFLAGS="$(go run github.com/arrowdevice/arrowdevice/cdevice/include/cflags)"
+//
+// In a module that vendors its dependencies, which has no command that it does not import, go list knows the path:
+//
+//	export CGO_CFLAGS="-O2 -g '-I$(go list -f '{{.Dir}}' github.com/arrowdevice/arrowdevice/cdevice/include)'"
 //
 // A library, whose users should not have to set CGO_CFLAGS, copies the header into its
 // own package: the guards let both copies be included in one file.

@@ -32,7 +32,6 @@ class Peer:
     rows: callable
     refuses: set = frozenset()  # taking or reading raises, for reasons of the type
     refuses_of_go: set = frozenset()  # the same, for the structs of one producer only
-    refuses_of_pyarrow: set = frozenset()
     keeps: set = frozenset()  # its own __arrow_c_stream__ raises, or does worse
     changes: set = frozenset()  # it has other values afterwards
     converts_structs: bool = False  # the types of fields depend on their values
@@ -45,7 +44,7 @@ class Peer:
         return not self.does(self.refuses | self.refuses_of_go, name, variant)
 
     def takes_of_pyarrow(self, name, variant):
-        return not self.does(self.refuses | self.refuses_of_pyarrow, name, variant)
+        return not self.does(self.refuses, name, variant)
 
     def __str__(self):
         return self.name
@@ -106,9 +105,8 @@ DUCKDB = Peer(
     "duckdb",
     take=relation,
     rows=lambda read: read.to_arrow_table().to_pylist(),
-    refuses={"float16", "decimal256", "dense_union", ("struct_nested", "sliced")}
+    refuses={"float16", "decimal256", "dense_union"}
     | {("sparse_union", variant) for variant in ("nulls", "valid", "sliced")},
-    refuses_of_pyarrow={("struct_nested", "empty_part")},  # which has an offset there
     changes={"interval_month_day_nano", "extension_uuid"} | DURATIONS,
 )
 PANDAS = Peer(
