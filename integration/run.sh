@@ -44,7 +44,7 @@ python=$("${venv[@]}")
 
 if [[ ${1:-} == --demo ]]; then
 	shift
-	export CDEVICE_CUDA_DRIVER=${driver:-${CDEVICE_CUDA_DRIVER:-}}
+	[[ -z ${driver:-} ]] || export CDEVICE_CUDA_DRIVER=$driver
 	exec "$python" "$here/demo.py" "$@"
 fi
 export DEVICE_DRIVER=$driver
@@ -65,7 +65,7 @@ if [[ $newest != "$CPPPEER" ]]; then
 import pyarrow as pa
 print(pa.get_include())
 print(f"{pa.get_library_dirs()[0]}/libarrow.so.{pa.cpp_build_info.so_version}")')
-	"$cxx" -std=c++20 -O1 -Wall -Wextra -fPIC -shared -Wl,--no-undefined -isystem "$include" \
+	ci/progress "Arrow C++ peer (a minute)" "$cxx" -std=c++20 -O1 -Wall -Wextra -fPIC -shared -Wl,--no-undefined -isystem "$include" \
 		"$here"/cpp/*.cc "$libarrow" -Wl,-rpath,"$(dirname "$libarrow")" -o "$CPPPEER"
 fi
 
