@@ -165,7 +165,20 @@ func (v *ArrayView) otherType(got reflect.Type, want string) error {
 	if got != nil && got.String() != have {
 		have += ", with values of " + got.String()
 	}
-	return fielderr.New(fielderr.OpRead, v.name(v.index)+".type", have, want, arrow.ErrType)
+	return fielderr.New(fielderr.OpRead, v.name(v.index)+".type", have, want, v.instead(got))
+}
+
+// instead returns the error for elements of the type got in Go, with the function that reads them, if there is one.
+func (v *ArrayView) instead(got reflect.Type) error {
+	switch kind := v.node.Layout.Kind; {
+	case got == goTypes[arrow.BOOL]:
+		return fmt.Errorf("Bools reads it: %w", arrow.ErrType)
+	case got != nil:
+		return fmt.Errorf("Values[%s] reads it: %w", got, arrow.ErrType)
+	case kind == layout.Binary32 || kind == layout.Binary64 || kind == layout.View:
+		return fmt.Errorf("Strings reads it: %w", arrow.ErrType)
+	}
+	return arrow.ErrType
 }
 
 // goType returns the type of the elements in Go, or nil if there is none.

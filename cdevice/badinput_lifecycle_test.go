@@ -56,9 +56,9 @@ func TestBadSchemaReleasesTheArrayToo(t *testing.T) {
 		}, "ArrowSchema.children[1].release = NULL", cdevice.ErrReleased},
 
 		{"another type", asArray, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return foreignSchema(a, "u") }, "ArrowDeviceArray.array.n_buffers = 2, want 3 for utf8", arrow.ErrInvalid},
-		{"fewer columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l") }, "ArrowDeviceArray.array.n_children = 2, want 1 for a record batch", arrow.ErrInvalid},
-		{"no columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a) }, "ArrowDeviceArray.array.n_children = 2, want 0 for a record batch", arrow.ErrInvalid},
-		{"more columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "l", "l") }, "ArrowDeviceArray.array.n_children = 2, want 3 for a record batch", arrow.ErrInvalid},
+		{"fewer columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l") }, "ArrowDeviceArray.array.n_children = 2, want 1 for the fields of the schema", arrow.ErrInvalid},
+		{"no columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a) }, "ArrowDeviceArray.array.n_children = 2, want 0 for the fields of the schema", arrow.ErrInvalid},
+		{"more columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "l", "l") }, "ArrowDeviceArray.array.n_children = 2, want 3 for the fields of the schema", arrow.ErrInvalid},
 		{"a column of another type", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "n") }, "ArrowDeviceArray.array.children[1].n_buffers = 2, want 0 for null", arrow.ErrInvalid},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -150,7 +150,7 @@ func TestReleaseOfABorrowedItem(t *testing.T) {
 			n := 0
 			require.NoError(t, row.read(func(item referenceCounted) {
 				n++
-				want := "cdevice: " + row.kind + ": Release without a Retain: it is borrowed from its reader: invalid"
+				want := "cdevice: " + row.kind + ": Release without a Retain: it is borrowed from its reader, which releases it: invalid"
 				assert.PanicsWithError(t, want, item.Release)
 				item.Retain()
 				item.Release()

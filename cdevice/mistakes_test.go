@@ -35,7 +35,7 @@ func TestMistakesWithDevices(t *testing.T) {
 			return cdevice.ExportRecordBatch(gpu, &array, nil)
 		},
 		"cdevice: wrap: device = cuda:3, want the device that arrow-go's memory is on, which the CPU can access: " +
-			"the CPU cannot access memory of cuda:3: CopyToDevice copies a record batch there: not supported": func() error {
+			"the CPU cannot access memory of cuda:3: CopyToDevice, or CopyTo of a reader, copies there: not supported": func() error {
 			return second(cdevice.WrapRecordBatch(twoColumns(t), gpuOnly{device.CPUDevice()}))
 		},
 	} {

@@ -40,7 +40,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 		"its argument after a Release": {func(b *cdevice.RecordBatch, _ func()) (*cdevice.RecordBatch, error) {
 			b.Release()
 			return b, nil
-		}, 0, "cdevice: panic: cdevice: RecordBatch: Release without a Retain: it is borrowed from its reader: invalid", syscall.EINVAL},
+		}, 0, "cdevice: panic: cdevice: RecordBatch: Release without a Retain: it is borrowed from its reader, which releases it: invalid", syscall.EINVAL},
 		"other types": {func(_ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
 			return cdevice.NewRecordBatch(device.CPUDevice(), wider, 0, make([]cdevice.ArrayData, 1), cdevice.Lifetime{Release: released})
 		}, 1, "cdevice: read: RecordBatch has 1 column, and the schema of the stream 0 fields: invalid", syscall.EINVAL},

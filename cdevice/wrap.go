@@ -17,7 +17,8 @@ import (
 
 // WrapRecordBatch makes a batch of an arrow-go record batch without copying. dev is the device whose
 // memory the columns were built in: [device.CPUDevice] for every ordinary batch, a device of memory
-// that the CPU can access (pinned, managed) for columns that were built with that device's allocator.
+// that the CPU can access (pinned, managed) for columns that were built with that device's allocator. It does not ask the
+// driver: memory of the Go heap that is wrapped as a GPU's pinned memory is found by [RecordBatch.ValidateFull] only.
 //
 // The batch holds a reference to rec until its last Release; rec stays the caller's. Memory of the Go
 // heap is pinned for C (runtime.Pinner) once, here, for all exports. If the batch was exported, the
@@ -117,7 +118,7 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 func locateOn(at *tree.Location, dev device.Device) error {
 	at.ID, at.Dev = dev.ID(), dev
 	if !dev.CPUAccessible() {
-		err := at.NotAccessible("CopyToDevice copies a record batch there")
+		err := at.NotAccessible("CopyToDevice, or CopyTo of a reader, copies there")
 		return fielderr.New(fielderr.OpWrap, "device", at.ID, "the device that arrow-go's memory is on, which the CPU can access", err)
 	}
 	return nil

@@ -40,10 +40,25 @@ func (f found) text() []byte {
 		fmt.Fprintf(&out, " (and %s that libraries keep in caches)", count(f.kept, "object"))
 	}
 	out.WriteByte('\n')
+	if f.ofCudaalloc() {
+		out.WriteString("cudasim: a Go program that has released all calls gpu.Flush before it ends; cdevicetest.CheckLeaks names the lines of the others\n")
+	}
 	if f.violations > 0 && !f.saysWhere() {
 		out.WriteString("cudasim: the option stacks=1 says where the calls were made\n")
 	}
 	return out.Bytes()
+}
+
+// ofCudaalloc reports whether a leak was made by a function that package cudaalloc calls and few others do.
+func (f found) ofCudaalloc() bool {
+	for _, m := range f.machines {
+		for _, leak := range m.Leaks {
+			if strings.HasPrefix(leak, "cuMemAllocFromPoolAsync:") || strings.HasPrefix(leak, "cuMemHostAlloc:") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // saysWhere reports whether violations say where their calls were made.

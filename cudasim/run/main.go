@@ -14,6 +14,9 @@
 // The options of the machine are those of the variable CUDASIM, which the README of
 // cudasim lists; without -machine the variable is used as it is, and ledger is added.
 //
+// Memory that is released while work uses it is a leak until that work is done: a Go program that looks for leaks
+// calls gpu.Flush before it ends.
+//
 // When the program has ended (exit, crash or kill), run prints violations and leaks of all its
 // processes to standard error, and nothing if there are none. Processes that are still
 // running are not waited for.

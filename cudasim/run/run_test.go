@@ -230,6 +230,12 @@ cudasim: 2 violations, 3 leaks
 `, string(f.text()))
 }
 
+// Memory of a GPU that package cudaalloc had, of a program that did not wait for its frees or forgot a Release.
+func TestTextOfLeaksOfCudaalloc(t *testing.T) {
+	f := find([]ledger.Machine{{Leaks: []string{"cuMemAllocFromPoolAsync: 768 bytes at 0x10 on device 0"}}})
+	assert.Contains(t, string(f.text()), "calls gpu.Flush before it ends; cdevicetest.CheckLeaks names the lines")
+}
+
 // bounded is a context that ends a command that hangs; tests do not depend on the time that it has.
 func bounded(t *testing.T) context.Context {
 	t.Helper()

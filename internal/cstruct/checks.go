@@ -113,7 +113,7 @@ func checkBatchRoot(in *Input, columns int) error {
 	if a.Dictionary != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), "NULL for a record batch")
 	}
-	return checkChildren(a, columns, "a record batch")
+	return checkChildren(a, columns, "the fields of the schema")
 }
 
 // wantNoNulls says what an import of a record batch takes in place of nulls, and what imports them, if that is possible.

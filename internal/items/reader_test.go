@@ -75,7 +75,7 @@ func TestItemsAreBorrowed(t *testing.T) {
 		require.NoError(t, err)
 		if first == nil {
 			first = item
-			assert.PanicsWithError(t, "cdevice: number: Release without a Retain: it is borrowed from its reader: invalid", item.Release)
+			assert.PanicsWithError(t, "cdevice: number: Release without a Retain: it is borrowed from its reader, which releases it: invalid", item.Release)
 			continue
 		}
 		assert.False(t, first.refs.Alive(), "the loop has moved on")

@@ -292,7 +292,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 		},
 		"its argument after a Release": {
 			func(_ *fixture, n *number) (*number, error) { n.Release(); return n, nil },
-			"cdevice: panic: cdevice: number: Release without a Retain: it is borrowed from its reader: invalid", arrow.ErrInvalid,
+			"cdevice: panic: cdevice: number: Release without a Retain: it is borrowed from its reader, which releases it: invalid", arrow.ErrInvalid,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (c *Count) Release() (last bool) {
 		return true
 	case refs > 0:
 		c.refs.Add(1)
-		panic(fmt.Errorf("cdevice: %s: Release without a Retain: it is borrowed from its reader: %w", c.kind, arrow.ErrInvalid))
+		panic(fmt.Errorf("cdevice: %s: Release without a Retain: it is borrowed from its reader, which releases it: %w", c.kind, arrow.ErrInvalid))
 	}
 	c.refs.Add(1)
 	panic(c.Misuse("Release of an object without references"))

@@ -64,7 +64,7 @@ func TestOwnedReferences(t *testing.T) {
 	assert.True(t, c.Sole())
 	c.Retain()
 	c.Own() // of another owner
-	const want = "cdevice: RecordBatch: Release without a Retain: it is borrowed from its reader: invalid"
+	const want = "cdevice: RecordBatch: Release without a Retain: it is borrowed from its reader, which releases it: invalid"
 	assert.EqualError(t, panicOf(t, func() { c.Release() }), want)
 	c.Retain()
 	assert.False(t, c.Release())

@@ -124,7 +124,7 @@ func WithLimit(bytes int64) AllocatorOption { return func(o *allocatorOptions) {
 // Copies stage such memory: PageLocked of the device reports false for it. A GPU must not use its
 // addresses, so package cdevice refuses it in batches that are wrapped as memory of
 // [Allocator.Device]: wrap batches of this allocator with device.CPUDevice(). Copies still read
-// their page-locked buffers directly.
+// their page-locked buffers directly. Other memory that is not page-locked is not recognised there.
 func WithFallback(mem memory.Allocator) AllocatorOption {
 	if mem == nil {
 		mem = memory.DefaultAllocator

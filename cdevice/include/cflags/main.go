@@ -23,5 +23,9 @@ func main() {
 	if err != nil {
 		log.Fatalf("cflags: go list %s: %v", header, err)
 	}
-	fmt.Printf("-O2 -g '-I%s'\n", strings.TrimSpace(string(dir))) // cgo takes quotes, for a path with spaces
+	include := "-I" + strings.TrimSpace(string(dir))
+	if strings.ContainsAny(include, " \t\"") { // cgo takes quotes; gcc $CGO_CFLAGS in a shell does not
+		include = "'" + include + "'"
+	}
+	fmt.Println("-O2 -g", include)
 }
