@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
@@ -203,4 +204,22 @@ func TestColumnIndex(t *testing.T) {
 	wide := wrap(t, columnsOf(memory.DefaultAllocator, 30, 1, false))
 	_, err = wide.ColumnIndex("km")
 	assert.ErrorContains(t, err, ", 10 more: key error")
+}
+
+// Objects of arrow-go that were released have lost their columns or data.
+func TestWrapOfReleasedObjects(t *testing.T) {
+	checkLeaks(t)
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil), []arrow.Array{numbers(t, 16)}, 2)
+	rec.Release()
+	assert.EqualError(t, second(cdevice.WrapRecordBatch(rec, device.CPUDevice())), "cdevice: wrap: RecordBatch: invalid: already released: it has no columns any more")
+	b := array.NewInt64Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues([]int64{1, 2}, nil)
+	arr := b.NewArray()
+	held := array.NewRecordBatch(rec.Schema(), []arrow.Array{arr}, 2)
+	arr.Release()
+	arr.Release()
+	const want = ": invalid: already released: it has no data any more"
+	assert.EqualError(t, second(cdevice.WrapArray(arr, device.CPUDevice())), "cdevice: wrap: Array"+want)
+	assert.EqualError(t, second(cdevice.WrapRecordBatch(held, device.CPUDevice())), "cdevice: wrap: column[0]"+want)
 }

@@ -98,7 +98,11 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	if err := locateOn(&at, dev); err != nil {
 		return nil, err
 	}
-	data, dt := arr.Data(), arr.DataType()
+	data := arr.Data()
+	if argument.IsNil(data) {
+		return nil, wrapReleased("Array", "data")
+	}
+	dt := arr.DataType()
 	if err := w.Measure(data); err != nil {
 		return nil, fielderr.Within("array", err)
 	}
@@ -132,15 +136,26 @@ func checkSchema(schema *arrow.Schema, columns []arrow.Array) error {
 	if !schema.IsNativeEndian() {
 		return fielderr.New(fielderr.OpWrap, "schema.endianness", schema.Endianness(), "the byte order of this machine", arrow.ErrNotImplemented)
 	}
+	if len(columns) == 0 && schema.NumFields() > 0 {
+		return wrapReleased("RecordBatch", "columns")
+	}
 	if schema.NumFields() != len(columns) {
 		return fielderr.Fields(fielderr.OpWrap, schema.NumFields(), len(columns))
 	}
 	for i, col := range columns {
+		if argument.IsNil(col.Data()) {
+			return wrapReleased(tree.ColumnName(i), "data")
+		}
 		if want, got := schema.Field(i).Type, col.DataType(); !sameType(want, got) {
 			return fielderr.Within(tree.ColumnName(i), fielderr.Invalid(fielderr.OpWrap, "type", got, want))
 		}
 	}
 	return nil
+}
+
+// wrapReleased returns the error for an object of arrow-go that has lost its parts by its last Release.
+func wrapReleased(what, parts string) error {
+	return fielderr.New(fielderr.OpWrap, what, nil, nil, fmt.Errorf("%w: it has no %s any more", ErrReleased, parts))
 }
 
 // wrapper makes nodes of array data, and releases the memory if that fails.

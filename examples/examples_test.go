@@ -145,6 +145,7 @@ var shown = []struct {
 	{"cookbook.md", "filter", "main.go", "go", 60},
 	{"cookbook.md", "driver", "main.go", "go", 110},
 	{"cookbook.md", "driver/read", "read.c", "c", 50},
+	{"cookbook.md", "producer/producer.h", "", "c", 10},
 	{"cookbook.md", "producer", "producer.c", "c", 120},
 	{"cookbook.md", "producer/main.go", "", "go", 60},
 	{"cookbook.md", "files", "main.go", "go", 120}, // with its errors,

@@ -64,6 +64,11 @@ func TestEveryCallReleasesItsOwn(t *testing.T) {
 			defer view.Release()
 			return part, retained(view.Column(0)), []any{b, b.Column(0)}, (*nilReader)(nil), broken
 		}, 1, nil, "disk on fire"},
+		"a result that is released": {func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			part, err := b.Slice(0, 1)
+			defer part.Release()
+			return part, err
+		}, 1, nil, "the function gives its result to the caller, and must not release it"},
 		"a result of a broken call": {func(b *cdevice.RecordBatch) *cdevice.Array { defer b.Release(); return b.Column(0) }, 1, nil, "released that is borrowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -74,11 +75,31 @@ func (r *results) stream(v *cdevice.RecordReader) (*object, error) {
 	return &object{kind: kindReader, reader: newReader(v, r.scope)}, nil
 }
 
+// errReleasedResult is the error for a result that the function has released, as "defer b.Release()" does.
+var errReleasedResult = fmt.Errorf("%w: the function gives its result to the caller, and must not release it", cdevice.ErrReleased)
+
+// isReleased reports whether v has no reference.
+func isReleased(v interface {
+	Retain()
+	Release()
+}) (released bool) {
+	defer func() { released = recover() != nil }()
+	v.Retain()
+	v.Release()
+	return false
+}
+
 func (r *results) recordBatch(v *cdevice.RecordBatch) (*object, error) {
+	if isReleased(v) {
+		return nil, errReleasedResult
+	}
 	return &object{kind: kindBatch, batch: own(r, v)}, nil
 }
 
 func (r *results) anArray(v *cdevice.Array) (*object, error) {
+	if isReleased(v) {
+		return nil, errReleasedResult
+	}
 	return &object{kind: kindArray, array: own(r, v)}, nil
 }
 

@@ -50,6 +50,8 @@ func Remedy(violation string) string {
 		return "batch.UsedOn(stream), with the stream of the earlier call, before batch.Release()"
 	case strings.HasPrefix(call, "cuMemFree"):
 		return "m.Free(stream), with the stream of the last work that uses m"
+	case !strings.Contains(parts[2], ".go:") && !later:
+		return "batch.WaitOn(stream), with the stream of the later call, before it; or the producer has set no sync_event"
 	case earlier:
 		return "batch.WaitOn(stream), with the stream of the later call, before it"
 	case later && !strings.Contains(parts[2], ".go:"):

@@ -31,6 +31,7 @@ func TestRemedy(t *testing.T) {
 	assert.Contains(t, of("cuMemcpyAsync", library, user), "batch.WaitOn(stream)")
 	assert.Contains(t, of("cuMemcpyAsync", user, library), "batch.WithEvent(stream)")
 	assert.Contains(t, of("cuMemcpyAsync", "producer", library), "the producer sets sync_event")
+	assert.Contains(t, of("cuMemcpyAsync", "producer", user), "or the producer has set no sync_event")
 	assert.Contains(t, of("cuMemFreeAsync", user, library), "batch.UsedOn(stream)")
 	assert.Contains(t, of("cuMemFreeAsync", user, user), "m.Free(stream)")
 	assert.Empty(t, of("cuMemcpyAsync", user, user), "work of the program's own, on two of its streams")
