@@ -48,12 +48,13 @@ esac`,
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// started starts a command, and returns what it writes. Its end is that of the last process that has it open.
+// started starts a command, and returns what it writes. Its end is that of the last process of the command.
 func started(t *testing.T, cmd *exec.Cmd) *os.File {
 	t.Helper()
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	cmd.Stdout, cmd.Stderr = write, write
+	cmd.ExtraFiles = []*os.File{write} // all processes inherit it
 	require.NoError(t, cmd.Start())
 	require.NoError(t, write.Close())
 	require.NoError(t, read.SetReadDeadline(time.Now().Add(time.Minute)))
