@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,6 +59,31 @@ func TestVendoredModuleHasTheHeader(t *testing.T) {
 	assert.FileExists(t, filepath.Join(include, "arrow_device.h"))
 	assert.True(t, strings.HasPrefix(include, dir))
 	goIn(t, dir, "build", "-mod=vendor", module+"internal/abi")
+}
+
+// The command of cdevice/include/doc.go finds the header, also in a path that needs quotes, and keeps the flags that are set.
+func TestFlagsFindTheHeader(t *testing.T) {
+	export := regexp.MustCompile(`(?m)^//\t(export CGO_CFLAGS="\$\(go run .*)$`).FindStringSubmatch(read(t, "../cdevice/include/doc.go"))
+	require.NotNil(t, export)
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	for folder, quote := range map[string]string{"checkout": "", "a checkout": "'", "a user's checkout": `"`} {
+		replaced := filepath.Join(t.TempDir(), folder)
+		require.NoError(t, os.Symlink(root, replaced))
+		dir := otherModule(t)
+		goMod := strings.Replace(read(t, filepath.Join(dir, "go.mod")), `"`+root+`"`, `"`+replaced+`"`, 1)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(goMod), 0o600))
+		const program = "package main\n\n// #include <arrow_device.h>\nimport \"C\"\n\nfunc main() { print(C.ARROW_DEVICE_CUDA) }\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
+		for set, want := range map[string]string{"": "-O2 -g", "-O1 -DX": "-O1 -DX"} {
+			cmd := exec.Command("bash", "-euc", export[1]+"\n"+`echo "$CGO_CFLAGS"; go run .`)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_CFLAGS="+set)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			assert.Equal(t, quote+"-I"+filepath.Join(replaced, "cdevice", "include")+quote+" "+want+"\n2", string(out))
+		}
+	}
 }
 
 // The header is C and C++ without a warning, alone and after other copies of its parts.

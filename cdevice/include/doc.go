@@ -9,11 +9,11 @@
 //	import "C"
 //
 // and is built with the path of this folder, which command cflags prints, be it in the module cache
-// or where a replace directive points:
+// or where a replace directive points, before the flags that CGO_CFLAGS has:
 //
 //	export CGO_CFLAGS="$(go run github.com/arrowdevice/arrowdevice/cdevice/include/cflags)"
 //
-// In a module that vendors its dependencies, which has no command that it does not import, go list knows the path:
+// GOOS is set afterwards, as the command runs on this system. In a module that vendors its dependencies, which has no command that it does not import, go list knows the path:
 //
 //	export CGO_CFLAGS="-O2 -g '-I$(go list -f '{{.Dir}}' github.com/arrowdevice/arrowdevice/cdevice/include)'"
 //

@@ -2,7 +2,7 @@
 //
 //	export CGO_CFLAGS="$(go run github.com/arrowdevice/arrowdevice/cdevice/include/cflags)"
 //
-// They begin with -O2 -g, the default that CGO_CFLAGS replaces.
+// Behind the folder of the header are the flags that CGO_CFLAGS has, or else cgo's own -O2 -g, which CGO_CFLAGS replaces.
 package main
 
 import (
@@ -13,19 +13,25 @@ import (
 	"strings"
 )
 
-const header = "github.com/arrowdevice/arrowdevice/cdevice/include"
-
 func main() {
 	log.SetFlags(0)
-	list := exec.Command("go", "list", "-f", "{{.Dir}}", header) // in the module cache, or where a replace directive points
-	list.Stderr = os.Stderr
-	dir, err := list.Output()
-	if err != nil {
-		log.Fatalf("cflags: go list %s: %v", header, err)
-	}
-	include := "-I" + strings.TrimSpace(string(dir))
-	if strings.ContainsAny(include, " \t\"") { // cgo takes quotes; gcc $CGO_CFLAGS in a shell does not
+	// In the module cache, or where a replace directive points.
+	include := "-I" + goCommand("list", "-f", "{{.Dir}}", "github.com/arrowdevice/arrowdevice/cdevice/include")
+	switch { // cgo takes quotes, in which nothing is escaped; gcc $CGO_CFLAGS in a shell does not
+	case strings.Contains(include, "'"):
+		include = `"` + include + `"`
+	case strings.ContainsAny(include, " \t\""):
 		include = "'" + include + "'"
 	}
-	fmt.Println("-O2 -g", include)
+	fmt.Println(include, goCommand("env", "CGO_CFLAGS"))
+}
+
+func goCommand(arguments ...string) string {
+	cmd := exec.Command("go", arguments...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		log.Fatalf("cflags: go %s: %v", strings.Join(arguments, " "), err)
+	}
+	return strings.TrimSpace(string(out))
 }
