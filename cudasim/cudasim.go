@@ -28,8 +28,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/arrowdevice/arrowdevice/cudasim/internal/findings"
 )
 
 // Options describes a machine. The zero value has one device of 16 GiB and a driver with every
@@ -221,7 +219,7 @@ func (s *Sim) NoLeaks(t testing.TB) {
 		t.Errorf("cudasim: %d rules violated:%s", len(r.Violations), paragraphs(r.Violations))
 	}
 	if len(leaks) > 0 {
-		t.Errorf("cudasim: %d leaked:\n\t%s", len(leaks), strings.Join(findings.Merge(leaks), "\n\t"))
+		t.Errorf("cudasim: %d leaked:\n\t%s", len(leaks), strings.Join(leaks, "\n\t"))
 	}
 }
 
@@ -229,11 +227,8 @@ func (s *Sim) NoLeaks(t testing.TB) {
 // of their own.
 func paragraphs(violations []string) string {
 	var text strings.Builder
-	for _, v := range findings.Merge(violations) {
+	for _, v := range violations {
 		text.WriteString("\n\n\t" + strings.ReplaceAll(v, "; ", ";\n\t\t"))
-		if remedy := findings.Remedy(v); remedy != "" {
-			text.WriteString(";\n\t\tin Go: " + remedy)
-		}
 	}
 	return text.String()
 }

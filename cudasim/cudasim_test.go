@@ -409,20 +409,20 @@ func TestViolationsAreParagraphs(t *testing.T) {
 	d.Allow("cuDevicePrimaryCtxRetain", "cuMemHostAlloc")
 	memory := new(uintptr)
 	d.ok("cuMemHostAlloc", uintptr(unsafe.Pointer(memory)), 4096, 0)
-	for _, access := range []func(uintptr, int){d.HostRead, d.HostRead, d.HostWrite} {
+	for range 2 {
 		d.ok("cuMemsetD8Async", *memory, 1, 4096, perThreadStream)
-		access(*memory, 4096)
+		d.HostRead(*memory, 4096)
 		d.ok("cuCtxSynchronize")
 	}
 	errors := r.end()
 	require.Len(t, errors, 1)
 	paragraphs := strings.Split(errors[0], "\n\n")
 	require.Len(t, paragraphs, 3)
-	assert.Equal(t, "cudasim: 3 rules violated:", paragraphs[0])
-	for i, p := range paragraphs[1:] {
+	assert.Equal(t, "cudasim: 2 rules violated:", paragraphs[0])
+	for _, p := range paragraphs[1:] {
 		lines := strings.Split(p, "\n\t\t")
 		require.Len(t, lines, 3)
-		assert.Contains(t, lines[0], []string{"\t2 times, the first: cudasim_host_read by the host reads ", "\tcudasim_host_write by the host writes "}[i])
+		assert.Contains(t, lines[0], "\tcudasim_host_read by the host reads ")
 		assert.Contains(t, lines[1], "the earlier was queued at ")
 		assert.Regexp(t, `^the later at .*\.TestViolationsAreParagraphs \(cudasim_test\.go:\d+\)$`, lines[2])
 	}

@@ -18,8 +18,8 @@ const settleTime = 5 * time.Second
 
 // CheckLeaks fails the test if an object of package cdevice that was made during the test is still
 // alive at its end: a batch, an array, a reader, a host view, an exported struct that its consumer
-// did not release, an imported stream. It prints each with the stack of the code that made it, those of one
-// stack once with their number, and the counts of [cdevice.ReadStats] that differ.
+// did not release, an imported stream. It prints each with the stack of the code that made it, and
+// the counts of [cdevice.ReadStats] that differ.
 //
 // The host view of a batch that was made by [cdevice.WrapRecordBatch] is the arrow-go record batch
 // that was wrapped. arrow-go counts its references, so it is not listed; memory.CheckedAllocator
@@ -58,20 +58,8 @@ func leaks(before, after cdevice.Stats, objects []cdevice.LiveObject) string {
 			fmt.Fprintf(&b, "%s: %d more than before\n", was.Type().Field(i).Name, more)
 		}
 	}
-	var made []string // kinds and stacks, each once
-	counts := map[string]int{}
 	for _, o := range objects {
-		text := o.String()
-		if counts[text]++; counts[text] == 1 {
-			made = append(made, text)
-		}
-	}
-	for _, text := range made {
-		b.WriteString("\n")
-		if n := counts[text]; n > 1 {
-			fmt.Fprintf(&b, "%d times: ", n)
-		}
-		b.WriteString(text)
+		fmt.Fprintf(&b, "\n%s", o)
 	}
 	return b.String()
 }

@@ -14,9 +14,6 @@
 // The options of the machine are those of the variable CUDASIM, which the README of
 // cudasim lists; without -machine the variable is used as it is, and ledger is added.
 //
-// Memory that is released while work uses it is a leak until that work is done: a Go program that looks for leaks
-// calls gpu.Flush before it ends.
-//
 // When the program has ended (exit, crash or kill), run prints violations and leaks of all its
 // processes to standard error, and nothing if there are none. Processes that are still
 // running are not waited for.
@@ -95,7 +92,7 @@ func run(machine, missing string, leaks bool, command []string) (status int, err
 		return 1, err
 	}
 	defer os.RemoveAll(folder)
-	env := environment(os.Environ(), driver, "stacks=1,"+strings.TrimPrefix(machine+",ledger="+folder, ","))
+	env := environment(os.Environ(), driver, strings.TrimPrefix(machine+",ledger="+folder, ","))
 	if status, err = supervise(program, command, env); err != nil {
 		return 1, fmt.Errorf("%s: %w", program, err)
 	}

@@ -19,20 +19,6 @@ static bool is_own(const void *address) {
   return dladdr(address, &there) && dladdr(&sim, &here) && there.dli_fbase == here.dli_fbase;
 }
 
-/* The functions, and the library or program for those that have no name: "main.test", "libcudf.so(cudf::copy+0x40)". */
-static void tell_frames(FILE *f, char **names, int count) {
-  const char *before = "";
-  size_t length = 0;
-  for (int i = 0; i < count; i++) {
-    const char *slash = strrchr(names[i], '/'), *name = slash ? slash + 1 : names[i], *symbol = strchr(name, '(');
-    const bool named = symbol && symbol[1] != ')' && symbol[1] != '+';
-    const size_t size = named ? strcspn(name, " ") : strcspn(name, "( "); /* without the address */
-    if (!named && size == length && !strncmp(name, before, size)) continue;
-    fprintf(f, "%s%.*s", i ? " < " : "", (int)size, name);
-    before = name, length = named ? 0 : size;
-  }
-}
-
 /* Leaves out the frames of the simulator itself and of the functions that it called to get them. */
 static char *stack_of_call(void) {
   void *frames[24];
@@ -42,7 +28,10 @@ static char *stack_of_call(void) {
   size_t size = 0;
   FILE *f = open_memstream(&text, &size);
   if (!f) abort();
-  if (names) tell_frames(f, names + own, count - own);
+  for (int i = own; names && i < count; i++) {
+    const char *slash = strrchr(names[i], '/'), *name = slash ? slash + 1 : names[i];
+    fprintf(f, "%s%.*s", i > own ? " < " : "", (int)strcspn(name, " "), name); /* without the address */
+  }
   fclose(f);
   free(names);
   return text;

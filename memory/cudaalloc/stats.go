@@ -1,9 +1,6 @@
 package cudaalloc
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
@@ -40,61 +37,6 @@ type Usage struct {
 	Cached      int64 // bytes of Held that are kept for later and of which nothing is in use; see [Limits]
 	Allocations int64 // allocations in use
 	Total       int64 // allocations ever made
-}
-
-// String lists what is not zero, in one line: "device: 4.0 KiB live in 2 allocations, 1.0 MiB cached; 1 lost".
-func (s Stats) String() string {
-	var parts []string
-	for i, of := range []Usage{s.Device, s.Pinned, s.Managed, s.Opened, s.Registered} {
-		if of != (Usage{}) {
-			parts = append(parts, [...]string{"device", "pinned", "managed", "opened", "registered"}[i]+": "+of.String())
-		}
-	}
-	if s.Waiting != 0 {
-		parts = append(parts, fmt.Sprintf("%d waiting with %s", s.Waiting, bytesOf(s.WaitingBytes)))
-	}
-	if s.Lost != 0 {
-		parts = append(parts, fmt.Sprintf("%d lost", s.Lost))
-	}
-	if s.CallbackPanics != 0 {
-		parts = append(parts, fmt.Sprintf("%d callback panics", s.CallbackPanics))
-	}
-	if len(parts) == 0 {
-		return "nothing allocated"
-	}
-	return strings.Join(parts, "; ")
-}
-
-// String lists what is not zero, in one line.
-func (u Usage) String() string {
-	var parts []string
-	if u.Live != 0 || u.Allocations != 0 {
-		parts = append(parts, fmt.Sprintf("%s live in %d allocations", bytesOf(u.Live), u.Allocations))
-	}
-	for i, n := range []int64{u.Cached, u.Held, u.Peak} {
-		if n != 0 {
-			parts = append(parts, bytesOf(n)+[...]string{" cached", " held", " at the peak"}[i])
-		}
-	}
-	if u.Total != 0 {
-		parts = append(parts, fmt.Sprintf("%d allocations ever", u.Total))
-	}
-	if len(parts) == 0 {
-		return "nothing allocated"
-	}
-	return strings.Join(parts, ", ")
-}
-
-// bytesOf returns a number of bytes in the largest unit of which there is one.
-func bytesOf(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n)/(1<<10), 0
-	for ; value >= 1<<10 && unit < 3; unit++ {
-		value /= 1 << 10
-	}
-	return fmt.Sprintf("%.1f %ciB", value, "KMGT"[unit])
 }
 
 // ReadStats returns the statistics since the GPU was opened. Each number is exact, but they are

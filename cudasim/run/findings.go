@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/arrowdevice/arrowdevice/cudasim/internal/findings"
 	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
 )
 
-// found is what the machines of a program have done wrong.
-type found struct {
+// findings is what the machines of a program have done wrong.
+type findings struct {
 	machines                []ledger.Machine
 	violations, leaks, kept int
 }
 
-func find(machines []ledger.Machine) found {
-	f := found{machines: machines}
+func find(machines []ledger.Machine) findings {
+	f := findings{machines: machines}
 	for _, m := range machines {
 		f.violations += m.CountViolations()
 		f.leaks += m.CountLeaks()
@@ -26,7 +25,7 @@ func find(machines []ledger.Machine) found {
 }
 
 // text is empty if there are neither violations nor leaks.
-func (f found) text() []byte {
+func (f findings) text() []byte {
 	var out bytes.Buffer
 	if f.violations == 0 && f.leaks == 0 {
 		return nil
@@ -40,29 +39,14 @@ func (f found) text() []byte {
 		fmt.Fprintf(&out, " (and %s that libraries keep in caches)", count(f.kept, "object"))
 	}
 	out.WriteByte('\n')
-	if f.ofCudaalloc() {
-		out.WriteString("cudasim: a Go program that has released all calls gpu.Flush before it ends; cdevicetest.CheckLeaks names the lines of the others\n")
-	}
 	if f.violations > 0 && !f.saysWhere() {
 		out.WriteString("cudasim: the option stacks=1 says where the calls were made\n")
 	}
 	return out.Bytes()
 }
 
-// ofCudaalloc reports whether a leak was made by a function that package cudaalloc calls and few others do.
-func (f found) ofCudaalloc() bool {
-	for _, m := range f.machines {
-		for _, leak := range m.Leaks {
-			if strings.HasPrefix(leak, "cuMemAllocFromPoolAsync:") || strings.HasPrefix(leak, "cuMemHostAlloc:") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // saysWhere reports whether violations say where their calls were made.
-func (f found) saysWhere() bool {
+func (f findings) saysWhere() bool {
 	for _, m := range f.machines {
 		for _, violation := range m.Violations {
 			if strings.Contains(violation, "queued at ") {
@@ -73,16 +57,12 @@ func (f found) saysWhere() bool {
 	return false
 }
 
-func (f found) writeViolations(out *bytes.Buffer) {
+func (f findings) writeViolations(out *bytes.Buffer) {
 	number := 0
 	for _, m := range f.machines {
-		for _, violation := range findings.Merge(m.Violations) {
+		for _, violation := range m.Violations {
 			number++
-			fmt.Fprintf(out, "cudasim: violation %d: %s%s\n", number, f.process(m), violation)
-			if remedy := findings.Remedy(violation); remedy != "" {
-				fmt.Fprintf(out, "    in Go: %s\n", remedy)
-			}
-			out.WriteByte('\n')
+			fmt.Fprintf(out, "cudasim: violation %d: %s%s\n\n", number, f.process(m), violation)
 		}
 		if m.MoreViolations > 0 {
 			number += m.MoreViolations
@@ -91,10 +71,10 @@ func (f found) writeViolations(out *bytes.Buffer) {
 	}
 }
 
-func (f found) writeLeaks(out *bytes.Buffer) {
+func (f findings) writeLeaks(out *bytes.Buffer) {
 	out.WriteString("cudasim: leaks:\n")
 	for _, m := range f.machines {
-		for _, leak := range findings.Merge(m.Leaks) {
+		for _, leak := range summary(m.Leaks) {
 			fmt.Fprintf(out, "  %s%s\n", f.process(m), leak)
 		}
 		if m.MoreLeaks > 0 {
@@ -104,11 +84,39 @@ func (f found) writeLeaks(out *bytes.Buffer) {
 }
 
 // process names the process of m where there are several.
-func (f found) process(m ledger.Machine) string {
+func (f findings) process(m ledger.Machine) string {
 	if len(f.machines) == 1 {
 		return ""
 	}
 	return fmt.Sprintf("process %d (%s): ", m.Process, m.Program)
+}
+
+// mostLeaks is how many leaks of one function are listed one by one.
+const mostLeaks = 20
+
+// summary returns the leaks with one line for those of a function that has left more than mostLeaks.
+func summary(leaks []string) (lines []string) {
+	counts := map[string]int{}
+	for _, leak := range leaks {
+		counts[function(leak)]++
+	}
+	for _, leak := range leaks {
+		name := function(leak)
+		switch n := counts[name]; {
+		case n > mostLeaks:
+			lines = append(lines, fmt.Sprintf("%s: %d leaks, one of them %s", name, n, strings.TrimPrefix(leak, name+": ")))
+			counts[name] = 0
+		case n > 0:
+			lines = append(lines, leak)
+		}
+	}
+	return lines
+}
+
+// function returns the name of the function that made what leaked.
+func function(leak string) string {
+	name, _, _ := strings.Cut(leak, ":")
+	return name
 }
 
 func count(n int, noun string) string {
