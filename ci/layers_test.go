@@ -99,7 +99,7 @@ var allowed = map[string][]string{
 	"internal/gpu":              {"device", "internal/cuda", "internal/hostcopy", "internal/keep", "internal/memcopy", "internal/sizeclass"},
 	"memory/cudaalloc":          {"device", "internal/argument", "internal/cuda", "internal/gpu", "internal/keep", "internal/sizeclass"},
 	"memory/hostpinned":         {"device", "internal/argument", "internal/gpu", "internal/sizeclass", "memory/cudaalloc"},
-	"cudasim":                   {},
+	"cudasim":                   {"cudasim/internal/ledger"},
 	"cudasim/cudasimtest":       {"cudasim", "memory/cudaalloc"},
 	"internal/testing/nilargs":  {},
 	"internal/testing/within":   {},

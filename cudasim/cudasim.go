@@ -28,6 +28,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
 )
 
 // Options describes a machine. The zero value has one device of 16 GiB and a driver with every
@@ -52,8 +54,8 @@ type Options struct {
 	PageableStrict bool
 
 	NoRace bool // do not check for unordered accesses
-	// Stacks has violations say where their calls were made: the call of this module and its caller, or
-	// the stack of a program in C.
+	// Stacks has violations and leaks say where their calls were made: the call of this module and its caller, or
+	// the place in a program in C.
 	Stacks bool
 	// Threads has each thread of the host know only what it has waited for itself, and what it is told by
 	// cudasim_host_signal and cudasim_host_wait. It is for programs in C: goroutines move between threads.
@@ -219,7 +221,7 @@ func (s *Sim) NoLeaks(t testing.TB) {
 		t.Errorf("cudasim: %d rules violated:%s", len(r.Violations), paragraphs(r.Violations))
 	}
 	if len(leaks) > 0 {
-		t.Errorf("cudasim: %d leaked:\n\t%s", len(leaks), strings.Join(leaks, "\n\t"))
+		t.Errorf("cudasim: %d leaked:\n\t%s", len(leaks), strings.Join(ledger.Summary(leaks), "\n\t"))
 	}
 }
 

@@ -401,7 +401,7 @@ func TestLeaksFailTheTest(t *testing.T) {
 	assert.Empty(t, r.end())
 }
 
-// Each violation is a paragraph. It names the lines of the host's accesses.
+// Each violation is a paragraph, with a count where it was repeated. It names the lines of the host's accesses.
 func TestViolationsAreParagraphs(t *testing.T) {
 	r := &recorder{TB: t, dir: t.TempDir()}
 	d := newDriver(t, Load(r, Options{Stacks: true}))
@@ -409,22 +409,30 @@ func TestViolationsAreParagraphs(t *testing.T) {
 	d.Allow("cuDevicePrimaryCtxRetain", "cuMemHostAlloc")
 	memory := new(uintptr)
 	d.ok("cuMemHostAlloc", uintptr(unsafe.Pointer(memory)), 4096, 0)
-	for range 2 {
+	for range 3 {
 		d.ok("cuMemsetD8Async", *memory, 1, 4096, perThreadStream)
 		d.HostRead(*memory, 4096)
 		d.ok("cuCtxSynchronize")
 	}
+	d.ok("cuMemsetD8Async", *memory, 1, 4096, perThreadStream)
+	d.HostRead(*memory, 4096)
+	d.ok("cuCtxSynchronize")
 	errors := r.end()
 	require.Len(t, errors, 1)
 	paragraphs := strings.Split(errors[0], "\n\n")
 	require.Len(t, paragraphs, 3)
 	assert.Equal(t, "cudasim: 2 rules violated:", paragraphs[0])
-	for _, p := range paragraphs[1:] {
+	for i, p := range paragraphs[1:] {
 		lines := strings.Split(p, "\n\t\t")
-		require.Len(t, lines, 3)
+		if i == 0 {
+			require.Len(t, lines, 4)
+			assert.Equal(t, "3 times", strings.TrimSuffix(lines[3], ";"))
+		} else {
+			require.Len(t, lines, 3)
+		}
 		assert.Contains(t, lines[0], "\tcudasim_host_read by the host reads ")
 		assert.Contains(t, lines[1], "the earlier was queued at ")
-		assert.Regexp(t, `^the later at .*\.TestViolationsAreParagraphs \(cudasim_test\.go:\d+\)$`, lines[2])
+		assert.Regexp(t, `^the later at .*\.TestViolationsAreParagraphs \(cudasim_test\.go:\d+\);?$`, lines[2])
 	}
 }
 

@@ -10,15 +10,14 @@
 // It is to CUDA what the race detector is to goroutines: when the test ends, it fails on each access
 // that is not ordered after a conflicting one, in each schedule, even if the bytes came
 // out right, with the lines of both; on work that touches freed memory; and on device memory, page-locked
-// memory, streams and events that were not released. What memory/cudaalloc keeps for later is no
+// memory, streams and events that were not released, with the lines that made them. What memory/cudaalloc keeps for later is no
 // leak. docs/cuda.md lists what each mistake says, and cudasim/README.md what is found and what is not.
 //
 // The simulator has no kernels: copies and fills (Device.Copy, Device.Memset) stand in for them. Accesses
 // of page-locked and managed memory by the host are not calls, so a test declares those that matter, with
 // [cudasim.Sim.HostRead] and [cudasim.Sim.HostWrite].
 //
-// Package cdevicetest finds batches and readers that were not released, with the line that made them, which a
-// leak of device memory does not name:
+// Package cdevicetest finds batches and readers that were not released, those in memory of the host among them:
 //
 //	cdevicetest.CheckLeaks(t) // first: it looks after the machine has ended
 //	cudasimtest.Start(t)

@@ -168,7 +168,61 @@ func TestTheMachineIsMadeToWork(t *testing.T) {
 	}, cudasim.Options{}))
 }
 
-// A leak of memory names no line. CheckLeaks does, of a batch.
+// The mistakes of a loop are one, with a count and the lines.
+func TestLoopsAreCounted(t *testing.T) {
+	defer cudasimtest.SettleTime(10 * time.Millisecond)()
+	got := failures(t, func(p *program) {
+		for i := range 12 {
+			a, s := p.stream(p.gpu), p.stream(p.gpu)
+			m := must(p.gpu.Allocate(ctx, size+int64(i), a))
+			p.fill(m.Ptr(), s)
+		}
+		for range 3 {
+			must(p.gpu.Allocate(ctx, 5000, nil))
+		}
+	}, cudasim.Options{})
+	require.Len(t, got, 2)
+	assert.Contains(t, got[0], "cudasim: 1 rules violated:\n\n\tcuMemsetD8Async in stream 3 of GPU 0 writes memory ")
+	assert.Contains(t, got[0], "allocate the memory on stream 3 of GPU 0, or call stream.Record(event) of stream 2 of GPU 0 after cuMemAllocFromPoolAsync")
+	assert.Contains(t, got[0], ";\n\t\t12 times")
+	const line = `, made at \S+TestLoopsAreCounted\.func1 \(start_test\.go:\d+\), in memory/cudaalloc\.\(\*Device\)\.Allocate`
+	assert.Regexp(t, "^cudasim: 15 leaked:"+
+		"\n\tcuMemAllocFromPoolAsync: 12 leaks of 4096 to 4107 bytes on device 0"+line+
+		"\n\tcuMemAllocFromPoolAsync: 3 leaks of 5000 bytes on device 0"+line+"$", got[1])
+}
+
+// What the library keeps for its next user is a leak of that user.
+func TestALeakNamesTheLatestUser(t *testing.T) {
+	defer cudasimtest.SettleTime(10 * time.Millisecond)()
+	for name, of := range map[string]func(*cudaalloc.Device) *cudaalloc.Device{
+		"page-locked": (*cudaalloc.Device).Pinned, "managed": (*cudaalloc.Device).Managed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := failures(t, func(p *program) {
+				p.must(p.first(of(p.gpu)).FreeAfter(nil))
+				p.second(of(p.gpu))
+			}, cudasim.Options{})
+			require.Len(t, got, 1)
+			assert.Regexp(t, `^cudasim: 1 leaked:\n\t.*, made at \S+\(\*program\)\.second \(start_test\.go:\d+\), in memory/cudaalloc`, got[0])
+		})
+	}
+	got := failures(t, func(p *program) {
+		first, second := p.first(p.gpu.Pinned()), p.second(p.gpu.Pinned())
+		p.must(second.FreeAfter(nil))
+		_ = first // of the same page-locked memory
+	}, cudasim.Options{})
+	require.Len(t, got, 1)
+	assert.Contains(t, got[0], "(*program).first (start_test.go:")
+}
+
+func (p *program) first(gpu *cudaalloc.Device) device.Memory {
+	return must(gpu.Allocate(ctx, size, nil))
+}
+func (p *program) second(gpu *cudaalloc.Device) device.Memory {
+	return must(gpu.Allocate(ctx, size, nil))
+}
+
+// CheckLeaks names the line of a batch, as the leak of its memory does.
 func TestCheckLeaksNamesTheLine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("CheckLeaks waits for five seconds")
@@ -181,7 +235,7 @@ func TestCheckLeaksNamesTheLine(t *testing.T) {
 	b := p.upload()
 	got := r.end()
 	require.Len(t, got, 2)
-	assert.Contains(t, got[0], "cuMemAllocFromPoolAsync")
+	assert.Regexp(t, `cuMemAllocFromPoolAsync: .*program_test\.go:`, got[0])
 	assert.Contains(t, got[1], "program_test.go:")
 	b.Release()
 }

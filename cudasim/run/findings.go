@@ -39,22 +39,7 @@ func (f findings) text() []byte {
 		fmt.Fprintf(&out, " (and %s that libraries keep in caches)", count(f.kept, "object"))
 	}
 	out.WriteByte('\n')
-	if f.violations > 0 && !f.saysWhere() {
-		out.WriteString("cudasim: the option stacks=1 says where the calls were made\n")
-	}
 	return out.Bytes()
-}
-
-// saysWhere reports whether violations say where their calls were made.
-func (f findings) saysWhere() bool {
-	for _, m := range f.machines {
-		for _, violation := range m.Violations {
-			if strings.Contains(violation, "queued at ") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (f findings) writeViolations(out *bytes.Buffer) {
@@ -62,10 +47,9 @@ func (f findings) writeViolations(out *bytes.Buffer) {
 	for _, m := range f.machines {
 		for _, violation := range m.Violations {
 			number++
-			fmt.Fprintf(out, "cudasim: violation %d: %s%s\n\n", number, f.process(m), violation)
+			fmt.Fprintf(out, "cudasim: violation %d: %s%s\n\n", number, f.process(m), strings.ReplaceAll(violation, "; ", ";\n    "))
 		}
 		if m.MoreViolations > 0 {
-			number += m.MoreViolations
 			fmt.Fprintf(out, "cudasim: %s%s more\n\n", f.process(m), count(m.MoreViolations, "violation"))
 		}
 	}
@@ -74,7 +58,7 @@ func (f findings) writeViolations(out *bytes.Buffer) {
 func (f findings) writeLeaks(out *bytes.Buffer) {
 	out.WriteString("cudasim: leaks:\n")
 	for _, m := range f.machines {
-		for _, leak := range summary(m.Leaks) {
+		for _, leak := range ledger.Summary(m.Leaks) {
 			fmt.Fprintf(out, "  %s%s\n", f.process(m), leak)
 		}
 		if m.MoreLeaks > 0 {
@@ -89,34 +73,6 @@ func (f findings) process(m ledger.Machine) string {
 		return ""
 	}
 	return fmt.Sprintf("process %d (%s): ", m.Process, m.Program)
-}
-
-// mostLeaks is how many leaks of one function are listed one by one.
-const mostLeaks = 20
-
-// summary returns the leaks with one line for those of a function that has left more than mostLeaks.
-func summary(leaks []string) (lines []string) {
-	counts := map[string]int{}
-	for _, leak := range leaks {
-		counts[function(leak)]++
-	}
-	for _, leak := range leaks {
-		name := function(leak)
-		switch n := counts[name]; {
-		case n > mostLeaks:
-			lines = append(lines, fmt.Sprintf("%s: %d leaks, one of them %s", name, n, strings.TrimPrefix(leak, name+": ")))
-			counts[name] = 0
-		case n > 0:
-			lines = append(lines, leak)
-		}
-	}
-	return lines
-}
-
-// function returns the name of the function that made what leaked.
-func function(leak string) string {
-	name, _, _ := strings.Cut(leak, ":")
-	return name
 }
 
 func count(n int, noun string) string {

@@ -12,7 +12,8 @@
 //	go run ./cudasim/run -machine devices=2,delay=200 python program.py
 //
 // The options of the machine are those of the variable CUDASIM, which the README of
-// cudasim lists; without -machine the variable is used as it is, and ledger is added.
+// cudasim lists; without -machine they are those of the variable. run adds ledger, and stacks=1 where they do not
+// say stacks=0 or 2: the report has the line of a Go program, or the place in a program in C, that made each call.
 //
 // When the program has ended (exit, crash or kill), run prints violations and leaks of all its
 // processes to standard error, and nothing if there are none. Processes that are still
@@ -92,7 +93,7 @@ func run(machine, missing string, leaks bool, command []string) (status int, err
 		return 1, err
 	}
 	defer os.RemoveAll(folder)
-	env := environment(os.Environ(), driver, strings.TrimPrefix(machine+",ledger="+folder, ","))
+	env := environment(os.Environ(), driver, optionsOf(machine, folder))
 	if status, err = supervise(program, command, env); err != nil {
 		return 1, fmt.Errorf("%s: %w", program, err)
 	}
@@ -140,6 +141,11 @@ func versionOf(machine string) (version int, err error) {
 		}
 	}
 	return version, nil
+}
+
+// optionsOf are those of the machine of a run. The user's come behind the defaults of run, which they replace.
+func optionsOf(machine, folder string) string {
+	return strings.Join(append([]string{"stacks=1"}, append(list(machine), "ledger="+folder)...), ",")
 }
 
 func list(names string) []string {

@@ -66,14 +66,15 @@ func outcome(t *testing.T, cmd *exec.Cmd) result {
 }
 
 // violation is what is printed for the one that the program in C makes.
-const violation = `cuMemcpyDtoHAsync in stream \d+ of GPU 0 reads memory at .* that cuMemcpyHtoDAsync in stream .*`
-
-// hint is printed where a violation does not say where its calls were made.
-const hint = "cudasim: the option stacks=1 says where the calls were made\n"
+const violation = `cuMemcpyDtoHAsync in stream \d+ of GPU 0 reads memory at .* that cuMemcpyHtoDAsync in stream .*;
+    the earlier was queued at program\(\+0x\w+\);
+    the later at program\(\+0x\w+\);
+    stream .*;
+    stream .*`
 
 func TestFindings(t *testing.T) {
 	t.Parallel()
-	const leaks = `cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuMemAlloc: 4096 bytes at 0x\w+ on device 0\n`
+	const leaks = `cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuMemAlloc: 4096 bytes at 0x\w+ on device 0, made at program\(\+0x\w+\)\n`
 	const one = `^cudasim: violation 1: ` + violation + `\n\n`
 	for _, c := range []struct {
 		what, how string
@@ -88,21 +89,26 @@ func TestFindings(t *testing.T) {
 		{what: "right", how: "killed", status: 137, stderr: "^$"},
 		{what: "nothing", how: "0"},
 		{what: "fork-after", how: "0"},
-		{what: "violate", how: "0", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n" + hint + "$"},
-		{what: "violate", how: "7", status: 7, stderr: one + "cudasim: 1 violation, 0 leaks\n" + hint + "$"},
-		{what: "violate", how: "_exit", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n" + hint + "$"},
-		{what: "violate", how: "0", flags: []string{"-machine", "stacks=1"}, status: 66, stderr: "; the earlier was queued at .*\n\ncudasim: 1 violation, 0 leaks\n$"},
+		{what: "violate", how: "0", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{what: "violate", how: "7", status: 7, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{what: "violate", how: "_exit", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{
+			what: "violate", how: "0", flags: []string{"-machine", "stacks=0"}, status: 66,
+			stderr: "^cudasim: violation 1: .* before cuMemcpyDtoHAsync;\n    stream .*, made by cuStreamCreate;\n    stream .*, made by cuStreamCreate\n\ncudasim: 1 violation, 0 leaks\n$",
+		},
+		{what: "violate", how: "0", flags: []string{"-machine", "stacks=2"}, status: 66, stderr: `;\n +the later at program\(\+0x\w+\) < program\(`},
+		{what: "violate-much", how: "0", status: 66, stderr: one[:len(one)-len(`\n\n`)] + ";\n    37 times\n\ncudasim: 37 violations, 0 leaks\n$"},
 		{what: "leak", how: "0", stderr: "^" + leaks + "cudasim: 0 violations, 2 leaks\n$"},
 		{what: "leak", how: "0", flags: []string{"-leaks"}, status: 67, stderr: leaks},
 		{what: "leak", how: "7", flags: []string{"-leaks"}, status: 7, stderr: leaks},
 		{what: "violate-and-leak", how: "0", flags: []string{"-leaks"}, status: 66, stderr: leaks},
-		{what: "violate-and-leak", how: "_exit", status: 66, stderr: one + leaks + "cudasim: 1 violation, 2 leaks\n" + hint + "$"},
+		{what: "violate-and-leak", how: "_exit", status: 66, stderr: one + leaks + "cudasim: 1 violation, 2 leaks\n$"},
 		{what: "violate-and-leak", how: "abort", status: 134, stderr: one + leaks},
 		{what: "violate-and-leak", how: "crash", status: 139, stderr: one + leaks},
 		{what: "violate-and-leak", how: "killed", status: 137, stderr: one + leaks},
 		{
 			what: "leak-much", how: "0",
-			stderr: `^cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuEventCreate: 30 leaks, one of them 0x\w+ on device 0\n` +
+			stderr: `^cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuEventCreate: 30 leaks on device 0, made at program\(\+0x\w+\)\n` +
 				"cudasim: 0 violations, 31 leaks\n$",
 		},
 		{ // the user asked for the report as well; only a process that ends as usual writes it
@@ -133,7 +139,7 @@ func TestSeveralProcesses(t *testing.T) {
 	assert.Equal(t, 66, o.status)
 	const process = `process \d+ \(program\): `
 	assert.Regexp(t, "^cudasim: violation 1: "+process+violation+"\n\ncudasim: violation 2: "+process+violation+"\n\n"+
-		"cudasim: leaks:\n  "+process+"cuDevicePrimaryCtxRetain: .*\n  "+process+"cuMemAlloc: 4096 .*\ncudasim: 2 violations, 2 leaks\n"+hint+"$", o.stderr)
+		"cudasim: leaks:\n  "+process+"cuDevicePrimaryCtxRetain: .*\n  "+process+"cuMemAlloc: 4096 .*\ncudasim: 2 violations, 2 leaks\n$", o.stderr)
 }
 
 // What a process that is left behind has done so far is printed, and it is not waited for.
@@ -200,23 +206,22 @@ func TestFolderIsRemoved(t *testing.T) {
 
 // What there is no room for is counted.
 func TestText(t *testing.T) {
-	f := find([]ledger.Machine{{Violations: []string{"one"}, MoreViolations: 3, Leaks: []string{"f: 1"}, MoreLeaks: 1, Kept: 1}})
-	assert.Equal(t, `cudasim: violation 1: one
+	f := find([]ledger.Machine{{
+		Violations: []string{"one; 5 times"}, Repeated: 4, MoreViolations: 3,
+		Leaks: []string{"f: 0x1", "f: 0x2", "g: 0x1"}, MoreLeaks: 1, Kept: 1,
+	}})
+	assert.Equal(t, `cudasim: violation 1: one;
+    5 times
 
 cudasim: 3 violations more
 
 cudasim: leaks:
-  f: 1
+  f: 2 leaks
+  g: 0x1
   1 leak more
-cudasim: 4 violations, 2 leaks (and 1 object that libraries keep in caches)
-`+hint, string(f.text()))
+cudasim: 8 violations, 4 leaks (and 1 object that libraries keep in caches)
+`, string(f.text()))
 	assert.Empty(t, find([]ledger.Machine{{Kept: 7}, {}}).text())
-	several := make([]string, 21)
-	for i := range several {
-		several[i] = fmt.Sprint("f: ", i)
-	}
-	assert.Equal(t, several[:20], summary(several[:20]))
-	assert.Equal(t, []string{"g: 0", "f: 21 leaks, one of them 0"}, summary(append([]string{"g: 0"}, several...)))
 }
 
 // bounded is a context that ends a command that hangs; tests do not depend on the time that it has.

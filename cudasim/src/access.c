@@ -119,7 +119,7 @@ static bool ordered(const struct look *l, const struct entry *e) {
 
 /* Named in the order in which the two were queued, even if the second was ordered first. */
 static void report(struct look *l, const struct range *r, const struct access *other, bool wrote) {
-  if (l->reported == other || violations_are_full()) return;
+  if (l->reported == other) return;
   l->reported = other;
   const struct extent s = {l->block, r->start, r->end};
   if (is_kept(other))
@@ -268,12 +268,12 @@ static void count_kept(struct block *b, const struct range *r) {
   count_kept(b, r->right);
 }
 
-static void check_unused(struct look *l, const struct range *r, const char *giver) {
+static void check_unused(struct look *l, const struct range *r, struct caller *giver) {
   if (!r) return;
   check_unused(l, r->left, giver);
   for (int i = 0; i < r->count; i++) {
     const struct entry *e = &r->entries[i];
-    if (ordered(l, e) || l->reported == e->access || violations_are_full()) continue;
+    if (ordered(l, e) || l->reported == e->access) continue;
     l->reported = e->access;
     conflict_pending(&(struct extent){l->block, r->start, r->end}, e->access, e->write, giver);
   }
@@ -295,7 +295,7 @@ void access_done(struct block *b, uintptr_t address, size_t size, const struct h
 }
 
 /* What was accessed before is forgotten: the host has waited for it, or the context ends with all of it. */
-void access_keep(struct block *b, uintptr_t address, size_t size, const struct host *host, const char *giver) {
+void access_keep(struct block *b, uintptr_t address, size_t size, const struct host *host, struct caller *giver) {
   struct range *before, *after, *touched = take_out(b, address, address + size, &before, &after);
   struct look l = {.block = b, .before = *host, .free = true};
   if (!b->context->object.dead) check_unused(&l, touched, giver);
@@ -307,6 +307,7 @@ void access_keep(struct block *b, uintptr_t address, size_t size, const struct h
   access_drop(a);
   b->ranges.root = merge(merge(before, kept), after);
   b->kept_bytes += size;
+  block_take_back(b, address, size);
   block_keep(b, b->kept_bytes == b->size);
 }
 
@@ -315,13 +316,15 @@ void access_hand_out(struct block *b, uintptr_t address, size_t size) {
   count_kept(b, touched);
   tree_free(&b->ranges, touched);
   b->ranges.root = merge(before, after);
+  block_hand_out(b, address, size);
   block_keep(b, false);
 }
 
 /* ---- declared by tests ---- */
 
-static void declare(const char *call, uintptr_t address, size_t size, bool write) {
+static void declare(const char *call, uintptr_t address, size_t size, bool write, void *from) {
   sim_lock();
+  self()->from = from;
   for (uintptr_t end = address + size; address < end;) {
     struct block *b = block_at(address);
     if (!b) break; /* pageable memory is not watched */
@@ -339,7 +342,9 @@ static void declare(const char *call, uintptr_t address, size_t size, bool write
 }
 
 void cudasim_host_read(const void *address, size_t size) {
-  declare("cudasim_host_read", (uintptr_t)address, size, false);
+  declare("cudasim_host_read", (uintptr_t)address, size, false, HERE);
 }
 
-void cudasim_host_write(void *address, size_t size) { declare("cudasim_host_write", (uintptr_t)address, size, true); }
+void cudasim_host_write(void *address, size_t size) {
+  declare("cudasim_host_write", (uintptr_t)address, size, true, HERE);
+}

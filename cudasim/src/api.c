@@ -5,7 +5,7 @@
 #define BODY(symbol, name, per_thread, early, body, params, args) \
   CUresult symbol params {                                        \
     static struct call call = {name, 0, false, NULL};             \
-    CUresult result = call_begin(&call, per_thread, early);       \
+    CUresult result = call_begin(&call, per_thread, early, HERE); \
     return call_end(result ? result : body args);                 \
   }
 

@@ -25,19 +25,65 @@ struct block *block_new(enum memory memory, struct context *context, int device,
 
 bool block_on_device(const struct block *b) { return b && (b->memory == DEVICE_MEMORY || b->memory == MANAGED_MEMORY); }
 
+void block_keep(struct block *b, bool kept) { ledger_keep(&b->entry, kept); }
+
+/* A part of a block, and who has it. */
+struct part {
+  uintptr_t address;
+  size_t size;
+  struct caller *user;
+  struct part *next;
+};
+
+/* Of a part in which the range lies, the beginning remains; or else the rest. */
+static void cut(struct part *p, uintptr_t start, uintptr_t end) {
+  const uintptr_t last = p->address + p->size;
+  if (last <= start || end <= p->address) return;
+  if (p->address >= start) p->address = end < last ? end : last;
+  p->size = (p->address < start ? start : last) - p->address;
+}
+
+void block_take_back(struct block *b, uintptr_t address, size_t size) {
+  for (struct part **at = &b->parts, *p; (p = *at);) {
+    cut(p, address, address + size);
+    if (p->size) {
+      at = &p->next;
+      continue;
+    }
+    *at = p->next;
+    free(p);
+  }
+  ledger_block(b);
+}
+
+void block_hand_out(struct block *b, uintptr_t address, size_t size) {
+  struct part *p = fresh(sizeof *p);
+  *p = (struct part){address, size, caller_of_call(), b->parts};
+  b->parts = p;
+  ledger_block(b);
+}
+
+struct caller *block_user(const struct block *b) { return b->parts ? b->parts->user : NULL; }
+
+static void free_parts(struct block *b) {
+  for (struct part *p = b->parts, *next; p; p = next) {
+    next = p->next;
+    free(p);
+  }
+}
+
 void block_unref(struct block *b) {
   if (--b->refs) return;
   object_unref(&b->context->object);
   if (b->pool) object_unref(&b->pool->object);
   ranges_free(&b->ranges);
+  free_parts(b);
   if (b->ipc) ipc_unmap(b);
   if (b->arena)
     arena_give(b);
   else
     free(b);
 }
-
-void block_keep(struct block *b, bool kept) { ledger_keep(&b->entry, kept); }
 
 void block_kill(struct block *b) {
   b->dead = true;
@@ -141,7 +187,7 @@ CUresult block_make(struct block *b) {
   size_t i = index_after(b->address);
   memmove(sim.blocks + i + 1, sim.blocks + i, (sim.block_count++ - i) * sizeof *sim.blocks);
   sim.blocks[i] = b;
-  ledger_block(b);
+  block_hand_out(b, b->address, b->size);
   return CUDA_SUCCESS;
 }
 

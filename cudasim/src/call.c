@@ -16,7 +16,7 @@ static bool fails(const struct call *call) {
   return true;
 }
 
-CUresult call_begin(struct call *call, bool per_thread, bool early) {
+CUresult call_begin(struct call *call, bool per_thread, bool early, void *from) {
   sim_lock();
   sim.inside++;
   if (sim.ended) return CUDA_ERROR_DEINITIALIZED;
@@ -30,6 +30,7 @@ CUresult call_begin(struct call *call, bool per_thread, bool early) {
   }
   call->count++;
   t->call = call->name;
+  t->from = from;
   t->per_thread = per_thread;
   if (fails(call)) return sim.fault.result;
   if (t->in_host_function) {
@@ -83,14 +84,5 @@ void cudasim_reset_counters(void) {
   sim.failed_calls = sim.synchronisations = sim.staged_bytes = 0;
   memset(sim.bytes, 0, sizeof sim.bytes);
   for (int d = 0; d < MAX_DEVICES; d++) sim.devices[d].peak = sim.devices[d].bytes;
-  sim_unlock();
-}
-
-void cudasim_forget_violations(void) {
-  const uint64_t room = sizeof sim.violations / sizeof *sim.violations;
-  sim_lock();
-  for (uint64_t i = 0; i < sim.violation_count && i < room; i++) free(sim.violations[i]);
-  sim.violation_count = 0;
-  ledger_forget_violations();
   sim_unlock();
 }

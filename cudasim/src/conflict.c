@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char launch[] = "cuGraphLaunch";
 
@@ -19,29 +20,82 @@ static void tell(FILE *f, const struct access *a) {
 static const char *call_of(const struct access *a) { return a->captured ? launch : a->call; }
 
 static void advise_capture(FILE *f, const struct access *before, const struct access *after) {
-  fprintf(f, ": while they are captured, record an event after %s in %s and let %s wait for it before %s", before->call,
-          label_name(before->captured), label_name(after->captured), after->call);
+  fprintf(f, ": while they are captured, call cuEventRecord in %s after %s, and cuStreamWaitEvent in %s before %s",
+          label_name(before->captured), before->call, label_name(after->captured), after->call);
 }
 
-static void advise(FILE *f, const struct access *before, const struct access *after) {
+/* A program that calls the driver itself. */
+static void advise_cuda(FILE *f, const struct access *before, const struct access *after) {
   const char *first = call_of(before), *second = call_of(after);
   const char *there = label_name(before->stream), *here = label_name(after->stream);
+  if (after->stream)
+    fprintf(f, "call cuEventRecord in %s after %s, and cuStreamWaitEvent in %s before %s", there, first, here, second);
+  else
+    fprintf(f, "call cuStreamSynchronize of %s, or cuEventSynchronize of an event recorded there after %s, before %s",
+            there, first, second);
+}
+
+static bool begins(const char *text, const char *with) { return text && !strncmp(text, with, strlen(with)); }
+
+/* Reports whether the caller has the memory itself, and not in a batch. */
+static bool has_memory(const struct access *a) { return begins(caller_library(a->caller), "memory/"); }
+
+static void advise_free(FILE *f, const struct access *before, const struct access *after) {
+  if (has_memory(after))
+    fprintf(f, "call m.Free(stream) with %s, or m.FreeAfter(event) with an event behind %s", label_name(before->stream),
+            call_of(before));
+  else
+    fprintf(f, "call batch.UsedOn(stream) with %s before the release", label_name(before->stream));
+}
+
+static void advise_order(FILE *f, const struct access *before, bool wrote, const struct access *after) {
+  const char *first = call_of(before), *second = call_of(after);
+  const char *there = label_name(before->stream), *here = label_name(after->stream);
+  if (begins(before->call, "cuMemAlloc"))
+    fprintf(f, "allocate the memory on %s, or ", here);
+  else if (wrote)
+    fprintf(f,
+            "call batch.WithEvent(stream) with %s after %s, and batch.WaitOn(stream) of what it returns with %s before "
+            "%s; without a batch, ",
+            there, first, here, second);
+  fprintf(f, "call stream.Record(event) of %s after %s, and stream.WaitEvent(event) of %s before %s", there, first,
+          here, second);
+}
+
+/* A program that does it by the functions of this library. */
+static void advise_go(FILE *f, const struct access *before, bool wrote, const struct access *after) {
+  const char *second = call_of(after);
+  if (!after->stream)
+    fprintf(f, "call stream.Synchronize(ctx) of %s before %s", label_name(before->stream), second);
+  else if (begins(after->call, "cuMemFree"))
+    advise_free(f, before, after);
+  else if (wrote && !has_memory(before) && caller_library(before->caller))
+    fprintf(f, "call batch.WaitOn(stream) with %s before %s", label_name(after->stream), second);
+  else
+    advise_order(f, before, wrote, after);
+}
+
+static void advise(FILE *f, const struct access *before, bool wrote, const struct access *after) {
   if (!before->stream && !after->stream) return;
   fprintf(f, ": ");
   if (!before->stream)
-    fprintf(f, "the host must do it before %s is queued, or wait for that first", second);
-  else if (!after->stream)
-    fprintf(f, "wait for %s, or for an event recorded after it in %s, before %s", first, there, second);
+    fprintf(f, "the host must do it before %s is queued, or wait for that first", call_of(after));
+  else if (caller_library(before->caller) || caller_library(after->caller))
+    advise_go(f, before, wrote, after);
   else
-    fprintf(f, "record an event after %s in %s and let %s wait for it before %s", first, there, here, second);
+    advise_cuda(f, before, after);
+}
+
+static void tell_caller(FILE *f, const char *what, struct caller *c) {
+  if (caller_text(c)) fprintf(f, "; %s at %s", what, caller_text(c));
 }
 
 static void tell_origins(FILE *f, const struct access *before, const struct access *after) {
   const char *there = label_origin(before->stream), *here = label_origin(after->stream);
+  tell_caller(f, "the earlier was queued", before->caller);
+  tell_caller(f, "the later", after->caller);
   if (there) fprintf(f, "; %s is %s", label_name(before->stream), there);
   if (here && after->stream != before->stream) fprintf(f, "; %s is %s", label_name(after->stream), here);
-  if (before->stack) fprintf(f, "; the earlier was queued at %s", before->stack);
-  if (after->stack) fprintf(f, "; the later at %s", after->stack);
 }
 
 static void tell_memory(FILE *f, const struct extent *s) {
@@ -77,7 +131,7 @@ void conflict(const struct extent *s, const struct access *before, bool wrote, c
   if (before->launch && before->launch == after->launch)
     advise_capture(f, before, after);
   else
-    advise(f, before, after);
+    advise(f, before, wrote, after);
   tell_origins(f, before, after);
   end(f);
 }
@@ -92,16 +146,26 @@ void conflict_kept(const struct extent *s, const struct access *kept, const stru
   end(f);
 }
 
-void conflict_pending(const struct extent *s, const struct access *before, bool wrote, const char *giver) {
+static void advise_pending(FILE *f, const struct access *before, struct caller *giver) {
+  const char *stream = label_name(before->stream), *by = caller_library(giver);
+  if (!by)
+    fprintf(f, ": name %s as one that uses the memory, or call cuStreamSynchronize of it after %s", stream,
+            before->call);
+  else if (begins(by, "memory/"))
+    fprintf(f, ": call stream.Synchronize(ctx) of %s before", stream);
+  else
+    fprintf(f, ": call batch.UsedOn(stream) with %s before the release", stream);
+}
+
+void conflict_pending(const struct extent *s, const struct access *before, bool wrote, struct caller *giver) {
   FILE *f = begin();
   tell(f, before);
   fprintf(f, " may still %s ", wrote ? "write" : "read");
   tell_memory(f, s);
   fprintf(f, " when its owner gives it back without having waited for that");
-  if (before->stream)
-    fprintf(f, ": name %s as one that uses the memory, or wait for %s", label_name(before->stream), before->call);
+  if (before->stream) advise_pending(f, before, giver);
+  tell_caller(f, "it was queued", before->caller);
+  tell_caller(f, "the memory was given back", giver);
   if (label_origin(before->stream)) fprintf(f, "; %s is %s", label_name(before->stream), label_origin(before->stream));
-  if (before->stack) fprintf(f, "; it was queued at %s", before->stack);
-  if (giver) fprintf(f, "; the memory was given back at %s", giver);
   end(f);
 }

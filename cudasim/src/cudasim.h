@@ -107,8 +107,9 @@ void cudasim_keep(uintptr_t what, size_t size);
  * recorded, memory that nothing uses. */
 void cudasim_hand_out(uintptr_t what, size_t size);
 
-/* Whether violations and streams say who made a call (option stacks=1): then a program may say it, for the
- * calls that follow on this thread, until it says NULL. Otherwise it is the stack of C. */
+/* Whether violations, streams and leaks say who made a call (option stacks=1): then a program may say it, for the
+ * calls that follow on this thread, until it says NULL. Otherwise it is the place of the call in C. A library says
+ * "PLACE IN THE PROGRAM, in FUNCTION OF THE LIBRARY". */
 int cudasim_wants_callers(void);
 void cudasim_caller(const char *text);
 

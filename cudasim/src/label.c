@@ -1,8 +1,6 @@
-/* Names for reports: of streams, and of the places in the program that made a call. */
+/* Names of streams, for reports. */
 #include "sim.h"
 
-#include <dlfcn.h>
-#include <execinfo.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,39 +9,6 @@ struct label {
   int refs;
   char *name, *origin;
 };
-
-/* ---- the caller ---- */
-
-static bool is_own(const void *address) {
-  Dl_info there, here;
-  return dladdr(address, &there) && dladdr(&sim, &here) && there.dli_fbase == here.dli_fbase;
-}
-
-/* Leaves out the frames of the simulator itself and of the functions that it called to get them. */
-static char *stack_of_call(void) {
-  void *frames[24];
-  int count = backtrace(frames, sizeof frames / sizeof *frames), own = count;
-  while (own > 0 && !is_own(frames[own - 1])) own--;
-  char **names = backtrace_symbols(frames, count), *text = NULL;
-  size_t size = 0;
-  FILE *f = open_memstream(&text, &size);
-  if (!f) abort();
-  for (int i = own; names && i < count; i++) {
-    const char *slash = strrchr(names[i], '/'), *name = slash ? slash + 1 : names[i];
-    fprintf(f, "%s%.*s", i > own ? " < " : "", (int)strcspn(name, " "), name); /* without the address */
-  }
-  fclose(f);
-  free(names);
-  return text;
-}
-
-char *caller_of_call(void) {
-  if (!sim.options.stacks) return NULL;
-  const char *said = self()->caller;
-  return said ? strdup(said) : stack_of_call();
-}
-
-/* ---- streams ---- */
 
 static char *format(const char *form, ...) {
   char *text;
@@ -67,11 +32,9 @@ static char *name_of(const struct stream *s) {
 
 static char *origin_of(const struct stream *s, const char *maker) {
   if (s->role != ORDINARY) return NULL;
-  char *caller = caller_of_call();
-  char *origin = format("0x%zx, %s %s%s%s", (size_t)s->object.handle, maker ? "made by" : "handed out by",
-                        maker ? maker : "a library", caller ? " at " : "", caller ? caller : "");
-  free(caller);
-  return origin;
+  const char *caller = caller_text(caller_of_call());
+  return format("0x%zx, %s %s%s%s", (size_t)s->object.handle, maker ? "made by" : "handed out by",
+                maker ? maker : "a library", caller ? " at " : "", caller ? caller : "");
 }
 
 struct label *label_of(const struct stream *s, const char *maker) {

@@ -23,21 +23,23 @@ struct slot {
   char text[LIVE_TEXT];
 };
 
-static const char magic[] = "cudasim1";
+static const char magic[] = "cudasim2";
 
 static struct ledger {
   char magic[8];
   uint64_t process;
   char program[64];
   _Atomic uint64_t violations;
-  _Atomic uint64_t text_size; /* of their texts, each with its NUL: there may be fewer than violations */
-  _Atomic uint64_t slots;     /* that were ever used */
-  _Atomic uint64_t beyond[2]; /* live objects without a slot: not kept, kept */
+  _Atomic uint64_t times[MOST_VIOLATIONS]; /* of each kind */
+  _Atomic uint64_t text_size;              /* of the texts of the kinds, each with its NUL */
+  _Atomic uint64_t slots;                  /* that were ever used */
+  _Atomic uint64_t beyond[2];              /* live objects without a slot: not kept, kept */
   char text[TEXT];
   struct slot slot[SLOTS];
 } *ledger; /* NULL: there is none */
 
 static bool opened;
+static int kinds; /* of violations, whose texts are in the ledger */
 static uint32_t unused[SLOTS], unused_count;
 
 static int create(void) {
@@ -78,17 +80,25 @@ void ledger_leave(void) {
   if (ledger) munmap(ledger, sizeof *ledger);
   ledger = NULL;
   opened = false;
+  kinds = 0;
   unused_count = 0;
 }
 
-/* NULL: it is counted only. */
-void ledger_violation(const char *text) {
+/* The texts are those of the first kinds: as many as there is room for. */
+void ledger_violation(int kind, const char *text) {
   if (!ledger) return;
-  size_t at = atomic_load(&ledger->text_size), size = text ? strlen(text) + 1 : 0;
-  if (size && size <= TEXT - at) {
+  const size_t at = atomic_load(&ledger->text_size), size = strlen(text) + 1;
+  if (kind == kinds && size <= TEXT - at) {
     memcpy(ledger->text + at, text, size);
+    kinds++;
     atomic_store(&ledger->text_size, at + size);
   }
+  ledger_repeated(kind);
+}
+
+void ledger_repeated(int kind) {
+  if (!ledger) return;
+  if (kind >= 0) atomic_fetch_add(&ledger->times[kind], 1);
   atomic_fetch_add(&ledger->violations, 1);
 }
 
@@ -96,6 +106,8 @@ void ledger_forget_violations(void) {
   if (!ledger) return;
   atomic_store(&ledger->violations, 0);
   atomic_store(&ledger->text_size, 0);
+  for (int i = 0; i < MOST_VIOLATIONS; i++) atomic_store(&ledger->times[i], 0);
+  kinds = 0;
 }
 
 static struct slot *slot_at(uint32_t number) { return &ledger->slot[number - 1]; }
@@ -112,14 +124,15 @@ static uint32_t take_slot(void) {
 static bool lists(void) { return ledger && !sim.forked; }
 
 static void enter(struct ledger_entry *e, const char text[LIVE_TEXT]) {
-  if (e->slot || !lists()) return;
-  e->slot = take_slot();
+  const bool listed = e->slot;
+  if (!listed) e->slot = take_slot();
   if (e->slot == BEYOND) {
-    atomic_fetch_add(&ledger->beyond[e->kept], 1);
+    if (!listed) atomic_fetch_add(&ledger->beyond[e->kept], 1);
     return;
   }
   struct slot *s = slot_at(e->slot);
-  memcpy(s->text, text, LIVE_TEXT);
+  atomic_store(&s->used, 0);
+  strcpy(s->text, text);
   atomic_store(&s->kept, e->kept);
   atomic_store(&s->used, 1);
 }

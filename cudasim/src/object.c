@@ -42,7 +42,8 @@ CUresult object_add(struct object *object, enum kind kind) {
   if (sim.ended) return CUDA_ERROR_DEINITIALIZED;
   if (next_handle == end_of_handles && !reserve()) return CUDA_ERROR_OUT_OF_MEMORY;
   struct object **head = bucket(next_handle);
-  *object = (struct object){.kind = kind, .refs = 1, .handle = next_handle, .call = self()->call, .next = *head};
+  *object = (struct object){
+      .kind = kind, .refs = 1, .handle = next_handle, .call = self()->call, .maker = caller_of_call(), .next = *head};
   *head = object;
   next_handle += STEP;
   return CUDA_SUCCESS;

@@ -133,8 +133,10 @@ static bool may_run(struct context *c, const struct op *op) {
   for (int i = 0; i < 2 && !c->fault; i++) {
     const struct block *b = op->blocks[i];
     if (!b || !b->dead) continue;
-    violation("%s%s touched memory at 0x%zx, from %s, after it was freed", op->call,
-              op->stream->captured ? ", captured," : "", (size_t)b->address, b->call);
+    const char *at = op->access ? caller_text(op->access->caller) : NULL;
+    violation("%s%s touched memory at 0x%zx, from %s, after it was freed%s%s", op->call,
+              op->stream->captured ? ", captured," : "", (size_t)b->address, b->call, at ? "; it was queued at " : "",
+              at ? at : "");
     c->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   return !c->fault;

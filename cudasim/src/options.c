@@ -49,7 +49,7 @@ static const struct {
     OPTION(read_only_register, 1),
     OPTION(poison, 1),
     OPTION(race, 1),
-    OPTION(stacks, 1),
+    OPTION(stacks, 2),
     OPTION(threads, 1),
 };
 

@@ -80,7 +80,7 @@ struct access *access_new(const char *call, const struct stream *stream) {
     a->captured = label_share(stream->captured);
     a->launch = stream->launch;
   }
-  a->stack = caller_of_call();
+  a->caller = caller_of_call();
   return a;
 }
 
@@ -96,7 +96,6 @@ void access_drop(struct access *a) {
   if (a->slot >= 0) slots[a->slot].accesses--;
   label_drop(a->stream);
   label_drop(a->captured);
-  free(a->stack);
   free(a);
 }
 

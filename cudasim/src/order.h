@@ -71,7 +71,7 @@ struct access {
   struct label *stream;   /* its name; NULL: the host */
   struct label *captured; /* a node's: the stream that captured it, where the other is that of the launch */
   uint64_t launch;        /* a node's: which one; otherwise 0 */
-  char *stack;            /* where it was queued, NULL if that is not known */
+  struct caller *caller;  /* who queued it; NULL if that is not known */
 };
 
 /* order.c */
@@ -106,6 +106,7 @@ void thread_begins(struct thread *thread);
 void thread_ends(struct thread *thread);
 bool keepers_know(const struct access *access); /* reports whether libraries do, about all that they keep */
 void keeper_forget(uintptr_t key);
+struct caller *giver_of_call(void); /* who gave back what a library acts on; NULL if it is not known */
 
 /* label.c: names of streams, which outlive them in reports */
 struct label *label_of(const struct stream *stream, const char *maker); /* a call; NULL: a library handed it out */
@@ -113,7 +114,12 @@ struct label *label_share(struct label *label);
 void label_drop(struct label *label);
 const char *label_name(const struct label *label);   /* NULL: the host */
 const char *label_origin(const struct label *label); /* NULL: not worth telling */
-char *caller_of_call(void);                          /* NULL if it is not asked for, or not known */
+
+/* caller.c: they live as long as the machine */
+struct caller *caller_of_call(void);            /* NULL if it is not asked for, or not known */
+const char *caller_text(struct caller *caller); /* NULL if it is not known */
+const char *caller_library(
+    const struct caller *caller); /* the function of a library that says it makes the call; or NULL */
 
 /* access.c */
 struct ranges {
@@ -123,7 +129,7 @@ struct ranges {
 
 void access_by(struct op *op, struct block *block, const char *memory, size_t size, bool write);
 void access_by_host(const char *call, struct block *block, uintptr_t address, size_t size, bool write);
-void access_keep(struct block *block, uintptr_t address, size_t size, const struct host *host, const char *giver);
+void access_keep(struct block *block, uintptr_t address, size_t size, const struct host *host, struct caller *giver);
 void access_done(struct block *block, uintptr_t address, size_t size, const struct host *host);
 void access_hand_out(struct block *block, uintptr_t address, size_t size);
 struct access *access_new(const char *call, const struct stream *stream); /* NULL: of the host */
@@ -140,7 +146,7 @@ struct extent {
 void conflict(const struct extent *extent, const struct access *before, bool wrote, const struct access *after,
               bool writes);
 void conflict_kept(const struct extent *extent, const struct access *kept, const struct access *after, bool writes);
-void conflict_pending(const struct extent *extent, const struct access *before, bool wrote, const char *giver);
+void conflict_pending(const struct extent *extent, const struct access *before, bool wrote, struct caller *giver);
 
 /* watch.c */
 void watch_queued(struct stream *stream, struct op *op); /* appended, but not begun */

@@ -20,7 +20,7 @@ struct keeper {
   uintptr_t key;
   struct cover *covers;
   struct host host;
-  char *giver;                  /* who gave the memory back, if it is known */
+  struct caller *giver;         /* who gave the memory back, if it is known */
   struct keeper *next;          /* of the bucket */
   struct keeper *older, *newer; /* of all */
 };
@@ -58,10 +58,14 @@ static struct keeper *keeper_new(uintptr_t key) {
 /* The last one who was not a library that acts on what it has waited for. */
 static void remember_giver(struct keeper *k) {
   const struct keeper *acted_on = keeper_find(self()->acts_on);
-  char *text = acted_on ? acted_on->giver : caller_of_call();
-  if (k == acted_on) return;
-  free(k->giver);
-  k->giver = acted_on && text ? strdup(text) : text;
+  if (k != acted_on) k->giver = acted_on ? acted_on->giver : caller_of_call();
+}
+
+/* Of the memory that a library acts on, or NULL. */
+struct caller *giver_of_call(void) {
+  const struct thread *t = self();
+  const struct keeper *k = keeper_find(t->internal && t->key_count ? t->keys[0] : t->acts_on);
+  return k ? k->giver : NULL;
 }
 
 static struct keeper *keeper_of(uintptr_t key) {
@@ -82,7 +86,6 @@ void keeper_forget(uintptr_t key) {
     marks_free(&c->marks);
     free(c);
   }
-  free(k->giver);
   free(k);
 }
 
@@ -280,6 +283,9 @@ static void handle_keep(uintptr_t handle, bool kept) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     struct object *o = object_find((const void *)handle, kinds[i]);
     if (o) object_keep(o, kept);
+    if (!o || kept) continue;
+    o->maker = caller_of_call();
+    ledger_object(o);
   }
   const struct context *c = object_find((const void *)handle, CONTEXT);
   if (c && c->primary && kept) primary_keep(c->device, sim.devices[c->device].primary_kept + 1);
@@ -289,7 +295,7 @@ void cudasim_keep(uintptr_t what, size_t size) {
   sim_lock();
   struct block *b = size ? block_at(what) : NULL;
   const struct keeper *k = b ? keeper_of(what) : NULL;
-  if (b) access_keep(b, what, size, &k->host, k->giver);
+  if (b) access_keep(b, what, size, &k->host, k->giver ? k->giver : caller_of_call());
   if (!size) handle_keep(what, true);
   keeper_forget(what);
   sim_unlock();

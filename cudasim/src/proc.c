@@ -9,7 +9,7 @@
   CUresult symbol(void);                                         \
   CUresult symbol(void) {                                        \
     static struct call call = {name, 0, false, NULL};            \
-    CUresult result = call_begin(&call, false, true);            \
+    CUresult result = call_begin(&call, false, true, HERE);      \
     return call_end(result ? result : CUDA_ERROR_NOT_SUPPORTED); \
   }
 #define STUB(base, suffix, since) UNSUPPORTED(base##suffix, #base)

@@ -103,13 +103,21 @@ static int device_of(const struct object *o) {
   }
 }
 
+static void add_maker(struct caller *maker, int n, char text[LIVE_TEXT]) {
+  const char *said = caller_text(maker);
+  if (said) snprintf(text + n, LIVE_TEXT - (size_t)n, ", made at %s", said);
+}
+
 void object_text(const struct object *o, char text[LIVE_TEXT]) {
   int n = snprintf(text, LIVE_TEXT, "%s: 0x%zx", o->call, (size_t)o->handle);
-  if (device_of(o) >= 0) snprintf(text + n, LIVE_TEXT - (size_t)n, " on device %d", device_of(o));
+  if (device_of(o) >= 0) n += snprintf(text + n, LIVE_TEXT - (size_t)n, " on device %d", device_of(o));
+  add_maker(o->maker, n, text);
 }
 
 void block_text(const struct block *b, char text[LIVE_TEXT]) {
-  snprintf(text, LIVE_TEXT, "%s: %zu bytes at 0x%zx on device %d", b->call, b->size, (size_t)b->address, b->device);
+  int n =
+      snprintf(text, LIVE_TEXT, "%s: %zu bytes at 0x%zx on device %d", b->call, b->size, (size_t)b->address, b->device);
+  add_maker(block_user(b), n, text);
 }
 
 void references_text(uint64_t references, int device, char text[LIVE_TEXT]) {
@@ -146,11 +154,16 @@ static uint64_t write_list(FILE *f, bool kept) {
 
 static void write_violations(FILE *f) {
   struct list l = {f, 0, false};
-  const uint64_t room = sizeof sim.violations / sizeof *sim.violations;
-  for (uint64_t i = 0; i < sim.violation_count && i < room; i++) item(&l, sim.violations[i]);
-  if (sim.violation_count <= room) return;
+  uint64_t listed = 0;
+  for (int i = 0; i < sim.violation_kinds; i++) {
+    char *text = violation_text(&sim.violations[i]);
+    item(&l, text);
+    free(text);
+    listed += sim.violations[i].times;
+  }
+  if (sim.violation_count == listed) return;
   char more[64];
-  snprintf(more, sizeof more, "... and %llu more", (unsigned long long)(sim.violation_count - room));
+  snprintf(more, sizeof more, "... and %llu more", (unsigned long long)(sim.violation_count - listed));
   item(&l, more);
 }
 

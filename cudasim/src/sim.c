@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -163,24 +162,4 @@ uint64_t nanoseconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-enum { MOST_VIOLATIONS = sizeof sim.violations / sizeof *sim.violations };
-
-/* Then one more is counted, and not reported. */
-bool violations_are_full(void) {
-  if (sim.violation_count < MOST_VIOLATIONS) return false;
-  sim.violation_count++;
-  ledger_violation(NULL);
-  return true;
-}
-
-void violation(const char *format, ...) {
-  if (violations_are_full()) return;
-  char **text = &sim.violations[sim.violation_count++];
-  va_list args;
-  va_start(args, format);
-  if (vasprintf(text, format, args) < 0) abort();
-  va_end(args);
-  ledger_violation(*text);
 }

@@ -21,7 +21,7 @@
 
 #include "order.h"
 
-enum { MAX_DEVICES = 16 };
+enum { MAX_DEVICES = 16, MOST_VIOLATIONS = 100 };
 
 /* A handle of the program is the name of an object, never its address: garbage, and handles of
  * destroyed objects or of another machine, are detected without reading memory. */
@@ -39,7 +39,8 @@ struct object {
   struct ledger_entry entry;
   int refs;
   uintptr_t handle;
-  const char *call; /* that made it */
+  const char *call;     /* that made it, ... */
+  struct caller *maker; /* ... for this one */
   struct object *next;
 };
 
@@ -207,7 +208,8 @@ struct block {
   int device;
   unsigned flags;
   int sync_memops;
-  const char *call; /* that made it */
+  const char *call;   /* that made it */
+  struct part *parts; /* with a user each, the latest first: a library may keep the rest */
   struct context *context;
   struct pool *pool;
   struct ranges ranges; /* that were accessed */
@@ -293,7 +295,8 @@ struct thread {
   uintptr_t *keys;   /* ... and learns for these */
   size_t key_count;
   uintptr_t acts_on; /* the key whose knowledge it acts on; 0: none */
-  char *caller;      /* who makes its calls, as it says */
+  char *caller;      /* who makes its calls, as it says, ... */
+  void *from;        /* ... and the place of the latest */
   bool in_host_function;
   uint64_t id; /* given when the thread first begins a capture */
   int capture_mode;
@@ -351,8 +354,12 @@ struct sim {
     CUresult result;
     const char *met;
   } fault;
-  char *violations[100];
-  uint64_t violation_count;
+  struct violation {
+    char *text, *kind;
+    uint64_t times;
+  } violations[MOST_VIOLATIONS];
+  int violation_kinds;        /* of the list */
+  uint64_t violation_count;   /* with those that found no room */
   uint64_t refused_addresses; /* allocations that found no address space */
 };
 
@@ -369,8 +376,10 @@ bool refuse_address(size_t size); /* false, and prints a message once */
 void *fresh(size_t size);         /* zeroed; aborts rather than answer NULL */
 void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
-bool violations_are_full(void);
+
+/* violation.c */
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *violation_text(const struct violation *violation); /* to be freed */
 
 /* exclusive.c */
 void exclusive_ordered(struct stream *s, const struct op *op); /* which has an epoch */
@@ -382,7 +391,8 @@ void exclusive_check(const char *call, const struct block *b, uintptr_t address)
 void options_from_environment(void);
 
 /* call.c */
-CUresult call_begin(struct call *call, bool per_thread, bool early);
+#define HERE __builtin_return_address(0) /* in the program, for functions that it calls */
+CUresult call_begin(struct call *call, bool per_thread, bool early, void *from);
 CUresult call_end(CUresult result);
 
 /* object.c */
@@ -400,7 +410,7 @@ void object_each(enum kind kind, void (*visit)(struct object *, void *), void *d
 void primary_keep(int device, uint64_t references);
 
 /* report.c: what is live, in words */
-enum { LIVE_TEXT = 120 };
+enum { LIVE_TEXT = 504 };
 bool object_of_program(const struct object *object);
 void object_text(const struct object *object, char text[LIVE_TEXT]);
 void block_text(const struct block *block, char text[LIVE_TEXT]);
@@ -409,10 +419,11 @@ void references_text(uint64_t references, int device, char text[LIVE_TEXT]);
 /* ledger.c */
 void ledger_open(void);
 void ledger_leave(void);
-void ledger_violation(const char *text);
+void ledger_violation(int kind, const char *text); /* a new one */
+void ledger_repeated(int kind);                    /* once more; -1: it found no room */
 void ledger_forget_violations(void);
-void ledger_object(struct object *object); /* live from now on, if it is the program's */
-void ledger_block(struct block *block);
+void ledger_object(struct object *object); /* live from now on, if it is the program's, or made for another one */
+void ledger_block(struct block *block);    /* likewise, or with another user */
 void ledger_remove(struct ledger_entry *entry);
 void ledger_keep(struct ledger_entry *entry, bool kept);
 void ledger_references(int device); /* to its primary context: they have changed */
@@ -585,6 +596,9 @@ void block_await_devices(struct block *block); /* those that may use it */
 CUresult block_retire(struct block *block);    /* removes, waits for the devices that may use it, kills */
 void block_unref(struct block *block);
 void block_keep(struct block *block, bool kept);
+void block_hand_out(struct block *block, uintptr_t address, size_t size);
+void block_take_back(struct block *block, uintptr_t address, size_t size);
+struct caller *block_user(const struct block *block); /* or NULL */
 
 #define API(base, suffix, since, body, params, args) CUresult body params;
 #define API_EARLY API

@@ -227,11 +227,49 @@ static void set_from_two_streams(void) {
   OK(cuStreamDestroy_v2(b));
 }
 
-/* The frames are those of the program, which is called rules. */
-SIMULATED(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
+/* The places are those of the program, which is called rules. */
+static void tells_both_calls(bool callers) {
   set_from_two_streams();
   CHECK(reports("violations", "the earlier was queued at rules("));
   CHECK(reports("violations", "; the later at rules("));
+  SAME(reports("violations", ") < rules("), callers);
+}
+
+SIMULATED(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
+  tells_both_calls(false);
+}
+
+SIMULATED(violations_tell_who_called_the_callers_if_asked, "stacks=2", .races = true, .violates = true) {
+  tells_both_calls(true);
+}
+
+/* Memory and objects; not what has no place in the program. */
+SIMULATED(leaks_tell_where_they_were_made_if_asked, "stacks=1") {
+  CUdeviceptr m = new_memory(64);
+  CHECK(reports("leaks", "cuMemAlloc: 64 bytes at "));
+  CHECK(reports("leaks", ", made at rules("));
+  OK(cuMemFree_v2(m));
+  CHECK(!reports("leaks", ", made at rules("));
+  CUevent event = new_event();
+  CHECK(reports("leaks", ", made at rules("));
+  OK(cuEventDestroy_v2(event));
+}
+
+/* One kind, of two places: with the same calls and other memory, streams and sizes. */
+static void repeated(int times) {
+  for (int i = 0; i < times; i++) set_from_two_streams();
+  for (int i = 0; i < 2; i++) set_from_two_streams();
+}
+
+SIMULATED(equal_violations_are_counted, "stacks=2", .races = true, .violates = true) {
+  repeated(5);
+  CHECK(reports("violations", "; 5 times"));
+  CHECK(reports("violations", "; 2 times"));
+}
+
+SIMULATED(equal_violations_of_unknown_places_are_one, "", .races = true, .violates = true) {
+  repeated(5);
+  CHECK(reports("violations", "; 7 times"));
 }
 
 SIMULATED(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {

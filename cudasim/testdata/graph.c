@@ -48,7 +48,7 @@ SIMULATED(violations_name_capture_and_launch, "", .races = true, .violates = tru
   OK(cuCtxSynchronize());
   CHECK(reports("violations",
                 "cuMemsetD8Async, captured in stream 1 of GPU 0 and launched by cuGraphLaunch in stream 2 of GPU 0"));
-  CHECK(reports("violations", "record an event after cuGraphLaunch in stream 2 of GPU 0"));
+  CHECK(reports("violations", "call cuEventRecord in stream 2 of GPU 0 after cuGraphLaunch"));
 }
 
 SIMULATED(a_graph_that_uses_freed_memory_is_not_launched, "", .violates = true) {

@@ -26,6 +26,7 @@ func (c *Context) MemoryHandle(p device.Ptr) (h Handle, err error) {
 
 // OpenMemory maps the allocation of another process, to be closed with CloseMemory.
 func (c *Context) OpenMemory(h Handle) (device.Ptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_memory_open(c.table, c.word(), h.c())
 	return device.Ptr(r.value), errorOf(c.Device, r)
 }
@@ -37,6 +38,7 @@ func (c *Context) CloseMemory(p device.Ptr) error {
 
 // NewSharedEvent is NewEvent for an event that other processes can open.
 func (c *Context) NewSharedEvent() (uintptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_shared_event_new(c.table, c.word())
 	return uintptr(r.value), errorOf(c.Device, r)
 }
@@ -51,6 +53,7 @@ func (c *Context) EventHandle(event uintptr) (h Handle, err error) {
 
 // OpenEvent opens the event of another process, to be ended with FreeEvent.
 func (c *Context) OpenEvent(h Handle) (uintptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_event_open(c.table, c.word(), h.c())
 	return uintptr(r.value), errorOf(c.Device, r)
 }

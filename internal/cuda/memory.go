@@ -7,6 +7,7 @@ import "github.com/arrowdevice/arrowdevice/device"
 
 // NewMemory allocates device memory (cuMemAlloc).
 func (c *Context) NewMemory(size int64) (device.Ptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_memory_new(c.table, c.word(), C.size_t(size))
 	return device.Ptr(r.value), errorOf1(c.Device, r, size)
 }
@@ -18,6 +19,7 @@ func (c *Context) FreeMemory(p device.Ptr) error {
 
 // NewManaged allocates managed memory, to be freed with FreeMemory.
 func (c *Context) NewManaged(size int64) (device.Ptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_managed_new(c.table, c.word(), C.size_t(size))
 	return device.Ptr(r.value), errorOf1(c.Device, r, size)
 }
@@ -34,6 +36,7 @@ func (c *Context) Prefetch(p device.Ptr, size int64, ordinal int, stream uintptr
 
 // NewHost allocates page-locked host memory, for every context.
 func (c *Context) NewHost(size int64) (device.Ptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_host_new(c.table, c.word(), C.size_t(size))
 	return device.Ptr(r.value), errorOf1(c.Device, r, size)
 }
@@ -51,6 +54,7 @@ const (
 
 // Register page-locks host memory that exists, for every context.
 func (c *Context) Register(p device.Ptr, size int64, readOnly bool) error {
+	defer c.tellCaller()()
 	flags := registerPortable
 	if readOnly {
 		flags |= registerReadOnly
@@ -69,6 +73,7 @@ type Pool uintptr
 
 // NewPool creates a pool of the device's memory. See [Context.SetReleaseThreshold] for its cache.
 func (c *Context) NewPool() (Pool, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_pool_new(c.table, c.word(), C.int(c.ordinal))
 	return Pool(r.value), errorOf(c.Device, r)
 }

@@ -43,6 +43,7 @@ func (c *Context) WaitEvent(stream, event uintptr) error {
 
 // NewEvent makes an event without timing, whose waiters sleep.
 func (c *Context) NewEvent() (uintptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_event_new(c.table, c.word())
 	return uintptr(r.value), errorOf(c.Device, r)
 }

@@ -50,8 +50,8 @@ def nothing_left(peer):
         return
     if after != before:
         left.problem = f"left behind in Go: {after}, before: {before}"
-    elif not left.racy and len(_violations()) > len(violations):
-        left.problem = f"unordered: {_violations()[-1]}"
+    elif not left.racy and (new := [v for v in _violations() if v not in violations]):
+        left.problem = f"unordered: {new[-1]}"
 
 
 def _settled(peer, want):

@@ -19,8 +19,9 @@ type Machine struct {
 	Process int
 	Program string // the name of its file, shortened
 
-	Violations     []string
-	MoreViolations int // that are not in Violations, for want of room
+	Violations     []string // of each kind, with a count where there are several
+	Repeated       int      // violations of these kinds, without the first of each
+	MoreViolations int      // that are not in Violations, for want of room
 
 	Leaks     []string // "cuMemAlloc: 4096 bytes at 0x... on device 0"
 	MoreLeaks int      // that are not in Leaks, for want of room
@@ -29,14 +30,14 @@ type Machine struct {
 }
 
 // CountViolations returns the number of violations, listed or not.
-func (m Machine) CountViolations() int { return len(m.Violations) + m.MoreViolations }
+func (m Machine) CountViolations() int { return len(m.Violations) + m.Repeated + m.MoreViolations }
 
 // CountLeaks returns the number of leaks, listed or not.
 func (m Machine) CountLeaks() int { return len(m.Leaks) + m.MoreLeaks }
 
 // The layout is that of struct ledger in src/ledger.c.
 
-const magic = "cudasim1"
+const magic = "cudasim2"
 
 const (
 	textRoom = 1 << 20
@@ -48,6 +49,7 @@ type header struct {
 	Process    uint64
 	Program    [64]byte
 	Violations uint64
+	Times      [100]uint64
 	TextSize   uint64
 	Slots      uint64
 	Beyond     [2]uint64
@@ -55,7 +57,7 @@ type header struct {
 
 type slot struct {
 	Used, Kept uint32
-	Text       [120]byte
+	Text       [504]byte
 }
 
 // Read returns what the files of the folder have, in the order of the processes' numbers. A process
@@ -104,7 +106,7 @@ func read(path string) (*Machine, error) {
 	slots := make([]slot, h.Slots)
 	table := io.NewSectionReader(f, int64(binary.Size(h))+textRoom, int64(binary.Size(slots)))
 	m := &Machine{Process: int(h.Process), Program: text(h.Program[:]), MoreLeaks: int(h.Beyond[0]), Kept: int(h.Beyond[1])}
-	if err := m.readViolations(texts, h.Violations); err != nil {
+	if err := m.readViolations(texts, h); err != nil {
 		return nil, err
 	}
 	if err := binary.Read(table, binary.NativeEndian, slots); err != nil {
@@ -114,18 +116,27 @@ func read(path string) (*Machine, error) {
 	return m, nil
 }
 
-func (m *Machine) readViolations(texts io.Reader, count uint64) error {
+func (m *Machine) readViolations(texts io.Reader, h header) error {
 	all, err := io.ReadAll(texts)
 	if err != nil {
 		return err
 	}
 	for violation := range bytes.SplitSeq(bytes.TrimSuffix(all, []byte{0}), []byte{0}) {
-		if len(violation) > 0 {
-			m.Violations = append(m.Violations, string(violation))
+		if len(violation) == 0 {
+			continue
 		}
+		if len(m.Violations) == len(h.Times) {
+			return fmt.Errorf("not a ledger: more than %d violations listed", len(h.Times))
+		}
+		kind, text := len(m.Violations), string(violation)
+		if times := h.Times[kind]; times > 1 {
+			m.Repeated += int(times) - 1
+			text += fmt.Sprintf("; %d times", times)
+		}
+		m.Violations = append(m.Violations, text)
 	}
-	// A process that was ended between the two has written the text and not the count.
-	m.MoreViolations = max(0, int(count)-len(m.Violations))
+	// A process that was ended meanwhile has written the text and not yet the counts.
+	m.MoreViolations = max(0, int(h.Violations)-m.Repeated-len(m.Violations))
 	return nil
 }
 

@@ -84,6 +84,12 @@ static void violate(void) {
   leave();
 }
 
+static void violate_much(void) {
+  use();
+  for (int i = 0; i < 37; i++) copies(0);
+  leave();
+}
+
 static void leak(void) {
   use();
   new_memory(4096);
@@ -189,6 +195,7 @@ static const struct {
 } all[] = {
     {"right", right},
     {"violate", violate},
+    {"violate-much", violate_much},
     {"leak", leak},
     {"leak-much", leak_much},
     {"violate-and-leak", violate_and_leak},

@@ -129,6 +129,14 @@ static void many_violations(void) {
   violate(150);
 }
 
+/* The kinds beyond the hundredth are counted. */
+static void many_kinds_of_violations(void) {
+  use();
+  sim_lock();
+  for (int i = 0; i < 3 * 150; i++) violation("kind %d in stream %d", i % 150, i);
+  sim_unlock();
+}
+
 static void forgotten_violations(void) {
   use();
   violate(150);
@@ -160,6 +168,7 @@ static const struct {
     SITUATION(full),
     SITUATION(full_and_empty_again),
     SITUATION(many_violations),
+    SITUATION(many_kinds_of_violations),
     SITUATION(forgotten_violations),
     SITUATION(shut_down),
     SITUATION(none),
