@@ -1,6 +1,9 @@
 package cudaalloc
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
@@ -28,6 +31,36 @@ type Stats struct {
 	CallbackPanics int64
 }
 
+// String returns what is not zero, on one line, and "nothing" if all is:
+//
+//	device 4 KiB in 1 allocation (peak 1.5 MiB, 7 ever), pinned none (peak 64 KiB, 1 ever), 2 waiting with 8 KiB
+func (s Stats) String() string {
+	var parts []string
+	for _, kind := range []struct {
+		name  string
+		usage Usage
+	}{
+		{"device", s.Device}, {"pinned", s.Pinned}, {"managed", s.Managed}, {"opened", s.Opened}, {"registered", s.Registered},
+	} {
+		if kind.usage != (Usage{}) {
+			parts = append(parts, kind.name+" "+kind.usage.String())
+		}
+	}
+	if s.Waiting != 0 || s.WaitingBytes != 0 {
+		parts = append(parts, fmt.Sprintf("%d waiting with %s", s.Waiting, size(s.WaitingBytes)))
+	}
+	if s.Lost != 0 {
+		parts = append(parts, fmt.Sprintf("%d lost", s.Lost))
+	}
+	if s.CallbackPanics != 0 {
+		parts = append(parts, fmt.Sprintf("%d panics of callbacks", s.CallbackPanics))
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Usage describes memory of one kind, of a GPU or of an allocator. To a GPU, all memory that an
 // allocator of [NewManagedAllocator] or package hostpinned holds is live.
 type Usage struct {
@@ -37,6 +70,52 @@ type Usage struct {
 	Cached      int64 // bytes of Held that are kept for later and of which nothing is in use; see [Limits]
 	Allocations int64 // allocations in use
 	Total       int64 // allocations ever made
+}
+
+// String returns what is not zero, "4 KiB in 1 allocation (peak 1.5 MiB, 7 ever, 64 KiB held, 60 KiB cached)", and
+// "nothing" if all is.
+func (u Usage) String() string {
+	if u == (Usage{}) {
+		return "nothing"
+	}
+	text := "none"
+	if u.Live != 0 || u.Allocations != 0 {
+		text = fmt.Sprintf("%s in %d allocation%s", size(u.Live), u.Allocations, plural(u.Allocations))
+	}
+	var more []string
+	add := func(n int64, form string, value any) {
+		if n != 0 {
+			more = append(more, fmt.Sprintf(form, value))
+		}
+	}
+	add(u.Peak, "peak %s", size(u.Peak))
+	add(u.Total, "%d ever", u.Total)
+	add(u.Held, "%s held", size(u.Held))
+	add(u.Cached, "%s cached", size(u.Cached))
+	if len(more) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(more, ", ") + ")"
+}
+
+func plural(n int64) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}
+
+// size is a number of bytes: "1.5 MiB".
+func size(bytes int64) string {
+	const units = "KMG"
+	if bytes < 1<<10 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, unit := float64(bytes)/(1<<10), 0
+	for ; value >= 1<<10 && unit < len(units)-1; unit++ {
+		value /= 1 << 10
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[unit:unit+1] + "iB"
 }
 
 // ReadStats returns the statistics since the GPU was opened. Each number is exact, but they are
