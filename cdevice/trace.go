@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/arrowdevice/arrowdevice/internal/callsite"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -32,14 +33,25 @@ type LiveObject struct {
 	Stack []runtime.Frame
 }
 
-// String returns the kind and the stack, in the form of a goroutine's stack trace.
+// String returns the kind and the line of the program, "RecordBatch, made at main.load (load.go:14), in cdevice.CopyToDevice:",
+// and the stack, in the form of a goroutine's stack trace. Objects that were made by one line of a loop have the
+// same text.
 func (o LiveObject) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, made by\n", o.Kind)
+	fmt.Fprintf(&b, "%s, made at %s:\n", o.Kind, callsite.Of(iterate(o.Stack)))
 	for _, f := range o.Stack {
 		fmt.Fprintf(&b, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
 	}
 	return b.String()
+}
+
+func iterate(frames []runtime.Frame) (next func() (runtime.Frame, bool)) {
+	return func() (f runtime.Frame, more bool) {
+		if len(frames) > 0 {
+			f, frames = frames[0], frames[1:]
+		}
+		return f, len(frames) > 0
+	}
 }
 
 // LiveObjects returns the objects that were made while [TraceObjects] was on and are not released,

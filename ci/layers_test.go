@@ -56,6 +56,7 @@ var allowed = map[string][]string{
 	"internal/fielderr":      {"internal/excerpt"},
 	"internal/keep":          {"device"},
 	"internal/live":          {},
+	"internal/callsite":      {},
 	"internal/refcount":      {"internal/fielderr", "internal/live"},
 	"internal/bridge":        {"internal/abi", "internal/excerpt", "internal/handle"},
 	"internal/schema":        {"internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
@@ -72,7 +73,7 @@ var allowed = map[string][]string{
 	"internal/forcdata":      {"internal/abi"},
 	"internal/items":         {"device", "internal/bridge", "internal/fielderr", "internal/keep", "internal/refcount"},
 	"cdevice": {
-		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/errno", "internal/excerpt", "internal/fielderr", "internal/forcdata", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
+		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/callsite", "internal/errno", "internal/excerpt", "internal/fielderr", "internal/forcdata", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
@@ -94,7 +95,7 @@ var allowed = map[string][]string{
 	"interop/cudaarray":     {"cdevice", "device", "internal/argument", "internal/fielderr"},
 	"interop/triton":        {"cdevice", "device", "internal/argument", "internal/excerpt", "internal/fielderr", "internal/hostfile", "internal/memcopy", "internal/protofield"},
 
-	"internal/cuda":             {"device", "internal/keep"},
+	"internal/cuda":             {"device", "internal/callsite", "internal/keep"},
 	"internal/sizeclass":        {"device"},
 	"internal/gpu":              {"device", "internal/cuda", "internal/hostcopy", "internal/keep", "internal/memcopy", "internal/sizeclass"},
 	"memory/cudaalloc":          {"device", "internal/argument", "internal/cuda", "internal/gpu", "internal/keep", "internal/sizeclass"},

@@ -161,7 +161,7 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 	report := fake.finish()
 	assert.GreaterOrEqual(t, time.Since(started), time.Second, "it waits for memory that ends later")
 	for kind := range leaks {
-		assert.Contains(t, report, "\n"+kind+", made by\n")
+		assert.Regexp(t, "\n"+kind+`, made at \S+ \(leaks_test\.go:\d+\), in cdevice\.\S+:\n`, report)
 	}
 	assert.Contains(t, report, "ExportedStreams: 2 more than before\n", "the imported one is exported too")
 	assert.Contains(t, report, "TestCheckLeaksPrintsTheStackOfEachObject.func1\n")
@@ -170,6 +170,24 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 		f()
 	}
 	assert.Empty(t, cdevice.LiveObjects())
+}
+
+func TestCheckLeaksCountsTheLeaksOfALoop(t *testing.T) {
+	fake := &recorder{TB: t}
+	cdevicetest.CheckLeaks(fake)
+	var batches []*cdevice.RecordBatch
+	for range 12 {
+		batches = append(batches, forget(t))
+	}
+	alone := forget(t)
+	report := fake.finish()
+	const line = `made at \S+\.newBatch \(leaks_test\.go:\d+\), in cdevice\.WrapRecordBatch:\n`
+	assert.Regexp(t, `\nRecordBatch: 12 leaks, `+line, report)
+	assert.Regexp(t, `\nRecordBatch, `+line, report)
+	assert.Equal(t, 2, strings.Count(report, "RecordBatch: 12")+strings.Count(report, "RecordBatch, "), report)
+	for _, b := range append(batches, alone) {
+		b.Release()
+	}
 }
 
 func TestCheckLeaksWaitsForWhatEndsLater(t *testing.T) {

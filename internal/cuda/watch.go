@@ -5,14 +5,12 @@ package cuda
 import "C"
 
 import (
-	"fmt"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/callsite"
 	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
@@ -137,38 +135,8 @@ func (d *Driver) tellCaller() func() {
 	}
 }
 
-const module = "github.com/arrowdevice/arrowdevice/"
-
-// caller describes the call of this module that the goroutine is in: "main.load (load.go:12), in
-// cdevice.(*RecordBatch).CopyToDevice".
+// caller describes the call of this module that the goroutine is in.
 func caller() string {
 	var pcs [64]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	called := ""
-	for {
-		f, more := frames.Next()
-		if !isLibrary(f) {
-			if f.Function == "" || strings.HasPrefix(f.Function, "runtime.") {
-				return called
-			}
-			return fmt.Sprintf("%s (%s:%d), in %s", f.Function, filepath.Base(f.File), f.Line, called)
-		}
-		called = strings.TrimPrefix(f.Function, module)
-		if !more {
-			return called
-		}
-	}
-}
-
-func isLibrary(f runtime.Frame) bool {
-	path, ours := strings.CutPrefix(f.Function, module)
-	if !ours || strings.HasSuffix(f.File, "_test.go") {
-		return false
-	}
-	for _, program := range []string{"examples/", "cmd/", "bench/", "integration/", "ci/"} {
-		if strings.HasPrefix(path, program) {
-			return false
-		}
-	}
-	return true
+	return callsite.Of(runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])]).Next)
 }
