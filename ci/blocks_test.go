@@ -85,7 +85,7 @@ func blocksOfPages(t *testing.T) (blocks []block) {
 
 // notGo begins the indented blocks of comments that are something else: commands, texts of
 // errors, tables.
-var notGo = regexp.MustCompile(`^(go|make|python) |^CGO_|^export CGO_|^cdevice: |^to do this  |^Export, ExportSchema  |^the beginning\.\.\.|^\[\w+\]  |^Go  |^Arrow  |^\w+ = arrowdevice\.`)
+var notGo = regexp.MustCompile(`^(go|make|python) |^CGO_|^export CGO_|^RecordBatch: 12 leaks|^device 4 KiB |^cdevice: |^to do this  |^Export, ExportSchema  |^the beginning\.\.\.|^\[\w+\]  |^Go  |^Arrow  |^\w+ = arrowdevice\.`)
 
 func blocksOfComments(t *testing.T) (blocks []block) {
 	eachFile(t, ".go", func(path, content string) {

@@ -18,8 +18,8 @@ type Report struct {
 	// (ulimit -v). The first one also prints a message on standard error.
 	RefusedAddresses int `json:"refused_addresses"`
 
-	Leaks      []string `json:"leaks"`      // the live objects: "cuMemAlloc: 4096 bytes at 0x... on device 0, made at main.load (load.go:14)"
-	Kept       []string `json:"kept"`       // live objects that a library keeps in a cache of its own: no leaks
+	Leaks []string `json:"leaks"` // the live objects: "cuMemAlloc: 4096 bytes at 0x... on device 0, made at main.load (load.go:14)"
+	Kept  []string `json:"kept"`  // live objects that a library keeps in a cache of its own: no leaks
 	// Violations are errors that a driver would not have noticed, or only as a crash: one of each kind, whose text ends in
 	// "; 37 times" if there were several. Those of one kind are made at the same lines.
 	Violations []string `json:"violations"`
