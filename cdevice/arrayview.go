@@ -172,11 +172,11 @@ func (v *ArrayView) otherType(got reflect.Type, want string) error {
 func (v *ArrayView) instead(got reflect.Type) error {
 	switch kind := v.node.Layout.Kind; {
 	case got == goTypes[arrow.BOOL]:
-		return fmt.Errorf("Bools reads it: %w", arrow.ErrType)
+		return fmt.Errorf("read it with Bools: %w", arrow.ErrType)
 	case got != nil:
-		return fmt.Errorf("Values[%s] reads it: %w", got, arrow.ErrType)
+		return fmt.Errorf("read it with Values[%s]: %w", got, arrow.ErrType)
 	case kind == layout.Binary32 || kind == layout.Binary64 || kind == layout.View:
-		return fmt.Errorf("Strings reads it: %w", arrow.ErrType)
+		return fmt.Errorf("read it with Strings: %w", arrow.ErrType)
 	}
 	return arrow.ErrType
 }

@@ -191,7 +191,7 @@ func TestArrayViewOfAnotherType(t *testing.T) {
 	v, err := batch.ColumnView(background, 0)
 	require.NoError(t, err)
 	_, err = cdevice.Values[int64](v)
-	assert.EqualError(t, err, "cdevice: read: column[0].type = timestamp[ns, tz=UTC], with values of arrow.Timestamp, want values of int64: Values[arrow.Timestamp] reads it: type error")
+	assert.EqualError(t, err, "cdevice: read: column[0].type = timestamp[ns, tz=UTC], with values of arrow.Timestamp, want values of int64: read it with Values[arrow.Timestamp]: type error")
 	_, err = v.Bools()
 	assert.ErrorContains(t, err, "column[0].type = timestamp[ns, tz=UTC], with values of arrow.Timestamp, want values of bool")
 	_, err = v.Strings(background)
@@ -204,7 +204,7 @@ func TestArrayViewOfAnotherType(t *testing.T) {
 	text, err := a.View(background)
 	require.NoError(t, err)
 	_, err = cdevice.Values[uint8](text)
-	assert.EqualError(t, err, "cdevice: read: array.type = utf8, want values of uint8: Strings reads it: type error")
+	assert.EqualError(t, err, "cdevice: read: array.type = utf8, want values of uint8: read it with Strings: type error")
 	for _, i := range []int{-1, 1, math.MaxInt} {
 		_, err = batch.ColumnView(background, i)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
