@@ -148,7 +148,7 @@ var shown = []struct {
 	{"cookbook.md", "producer/producer.h", "", "c", 10},
 	{"cookbook.md", "producer", "producer.c", "c", 120},
 	{"cookbook.md", "producer/main.go", "", "go", 60},
-	{"cookbook.md", "files", "main.go", "go", 120}, // with its errors,
+	{"cookbook.md", "files", "main.go", "go", 140}, // with its errors
 	{"cookbook.md", "sql/duckdb", "main.go#addPrevious", "go", 30},
 	{"cookbook.md", "sql/adbc", "main.go#addPrevious", "go", 40},
 	{"cuda.md", "kernel", "main.go", "go", 100}, // two streams
@@ -180,18 +180,37 @@ func TestPagesHaveThePrograms(t *testing.T) {
 	}
 }
 
-// C calls the driver, which is written in Go, as the commands of the cookbook have it.
+// C calls the driver, which is written in Go, as the commands of the cookbook have it. AddressSanitizer fails a program that
+// has not released a batch.
 func TestDriver(t *testing.T) {
+	const refused, closed = "error 22: invalid: -1 batches\n", "error 5: panic: runtime/cgo: misuse of an invalid Handle\n"
+	assert.Equal(t, refused+"total: 66\ntotal: 66\n"+closed, driven(t, "n++"))
+	broken := "error 5: cdevice: panic: broken\n"
+	assert.Equal(t, refused+broken+broken+closed, driven(t, `if n++; n == 2 { panic("broken") }`))
+}
+
+// driven returns what the program in C prints that calls the driver, with a line of the driver instead of another.
+func driven(t *testing.T, line string) string {
+	t.Helper()
 	page, err := os.ReadFile("../docs/cookbook.md")
 	require.NoError(t, err)
 	commands := regexp.MustCompile("(?s)\n## A driver whose functions C calls\n.*?```sh\n(.*?)```").FindSubmatch(page)
 	require.NotNil(t, commands)
-	script := strings.ReplaceAll(string(commands[1]), "build/", t.TempDir()+"/")
+	driver, err := os.ReadFile("driver/main.go")
+	require.NoError(t, err)
+	require.Equal(t, 1, bytes.Count(driver, []byte("\tn++\n")))
+	folder := t.TempDir()
+	changed := bytes.Replace(driver, []byte("\tn++\n"), []byte("\t"+line+"\n"), 1)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), changed, 0o644))
+	overlay := fmt.Sprintf(`{"Replace": {"examples/driver/main.go": "%s/main.go"}}`, folder)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "overlay.json"), []byte(overlay), 0o644))
+	script := strings.NewReplacer("go build", "go build -overlay="+folder+"/overlay.json",
+		"gcc", "gcc -fsanitize=address", "build/", folder+"/").Replace(string(commands[1]))
 	run := exec.Command("bash", "-ec", script)
 	run.Dir = ".."
 	out, err := run.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Equal(t, "an error: invalid: -1 batches\ntotals: 66, 66\nan error: panic: runtime/cgo: misuse of an invalid Handle\n", string(out))
+	return string(out)
 }
 
 // The commands of the cookbook build the consumer in C in a module of its own, which finds arrow_device.h.

@@ -52,7 +52,12 @@ func driver_read(handle C.uintptr_t, out *C.struct_ArrowArrayStream, text *C.cha
 }
 
 //export driver_close
-func driver_close(handle C.uintptr_t) { cgo.Handle(handle).Delete() }
+func driver_close(handle C.uintptr_t, text *C.char, size C.size_t) C.int {
+	return guard(text, size, func() error {
+		cgo.Handle(handle).Delete()
+		return nil
+	})
+}
 
 // guard returns 0, or a code, and the text of the error. A panic, such as that of a handle that is closed, must not reach C.
 func guard(text *C.char, size C.size_t, do func() error) (code C.int) {
@@ -67,7 +72,7 @@ func guard(text *C.char, size C.size_t, do func() error) (code C.int) {
 	if err == nil {
 		return 0
 	}
-	if size > 0 {
+	if text != nil && size > 0 {
 		to := unsafe.Slice((*byte)(unsafe.Pointer(text)), size)
 		to[copy(to[:size-1], err.Error())] = 0
 	}

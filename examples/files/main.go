@@ -5,13 +5,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log"
 	"os"
 	"os/signal"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
@@ -44,13 +47,18 @@ func load(ctx context.Context, gpu *cudaalloc.Device, paths []string, use func(*
 	if err != nil {
 		return err
 	}
-	first, f, err := open(ctx, paths[0], mem) // for its schema
+	if len(paths) == 0 {
+		return errors.New("no files")
+	}
+	before, err := bytesBefore(paths)
 	if err != nil {
 		return err
 	}
-	first.Release()
-	f.Close()
-	here, err := cdevice.ConcatRecordReaders(first.Schema(), device.CPU, readers(ctx, paths, mem))
+	var schema *arrow.Schema
+	if err := read(ctx, paths[0], mem, func(r *cdevice.RecordReader) { schema = r.Schema() }); err != nil {
+		return err
+	}
+	here, err := cdevice.ConcatRecordReaders(schema, device.CPU, readers(ctx, paths, before, mem))
 	if err != nil {
 		return err
 	}
@@ -69,16 +77,28 @@ func load(ctx context.Context, gpu *cudaalloc.Device, paths []string, use func(*
 	return nil
 }
 
+// bytesBefore returns the bytes of the files before each one, and at last of all.
+func bytesBefore(paths []string) ([]int64, error) {
+	before := []int64{0}
+	for i, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, before[i]+info.Size())
+	}
+	return before, nil
+}
+
 // readers opens each file when its turn comes.
-func readers(ctx context.Context, paths []string, mem memory.Allocator) iter.Seq2[*cdevice.RecordReader, error] {
+func readers(ctx context.Context, paths []string, before []int64, mem memory.Allocator) iter.Seq2[*cdevice.RecordReader, error] {
 	return func(yield func(*cdevice.RecordReader, error) bool) {
+		more := true
 		for i, path := range paths {
-			fmt.Fprintf(os.Stderr, "%s: file %d of %d\n", path, i+1, len(paths))
-			r, f, err := open(ctx, path, mem)
-			more := yield(r, err)
-			if err == nil {
-				r.Release()
-				f.Close()
+			fmt.Fprintf(os.Stderr, "%s: file %d of %d, after %d of %d bytes\n", path, i+1, len(paths), before[i], before[len(paths)])
+			if err := read(ctx, path, mem, func(r *cdevice.RecordReader) { more = yield(r, nil) }); err != nil {
+				yield(nil, err)
+				return
 			}
 			if !more {
 				return
@@ -87,25 +107,29 @@ func readers(ctx context.Context, paths []string, mem memory.Allocator) iter.Seq
 	}
 }
 
-// open returns a reader of a Parquet file, and the file, to be closed after the reader is released.
-func open(ctx context.Context, path string, mem memory.Allocator) (r *cdevice.RecordReader, f *file.Reader, err error) {
-	if f, err = file.OpenParquetFile(path, false); err != nil {
-		return nil, nil, err
+// read passes a reader of a Parquet file to use, which borrows it.
+func read(ctx context.Context, path string, mem memory.Allocator, use func(*cdevice.RecordReader)) error {
+	props := parquet.NewReaderProperties(nil)
+	props.BufferedStreamEnabled = true // by pages, and not by whole row groups
+	f, err := file.OpenParquetFile(path, false, file.WithReadProps(props))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-		}
-	}()
+	defer f.Close()
 	columns, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{BatchSize: 64 << 10}, mem)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	rows, err := columns.GetRecordReader(ctx, nil, nil)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer rows.Release()
-	r, err = cdevice.WrapRecordReader(rows, device.CPUDevice())
-	return r, f, err
+	r, err := cdevice.WrapRecordReader(rows, device.CPUDevice())
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	use(r)
+	return nil
 }

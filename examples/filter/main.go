@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -27,19 +29,23 @@ func keep(ctx context.Context, table arrow.RecordBatch, rows arrow.Array) (arrow
 	return compute.FilterRecordBatch(ctx, text, rows, compute.DefaultFilterOptions())
 }
 
-// withoutViews casts text of type string_view, as polars passes it, to utf8: arrow-go's compute filters, takes and compares no views.
+// flat are the types that arrow-go's compute filters, takes and compares, instead of those of text and bytes of polars.
+var flat = map[arrow.Type]arrow.DataType{arrow.STRING_VIEW: arrow.BinaryTypes.String, arrow.BINARY_VIEW: arrow.BinaryTypes.Binary}
+
+// withoutViews casts the columns of these types. Of the others, it copies nothing.
 func withoutViews(ctx context.Context, table arrow.RecordBatch) (arrow.RecordBatch, error) {
-	fields, columns := table.Schema().Fields(), make([]arrow.Array, table.NumCols())
-	for i, column := range table.Columns() {
-		if columns[i] = column; column.DataType().ID() != arrow.STRING_VIEW {
+	fields, columns := table.Schema().Fields(), slices.Clone(table.Columns())
+	for i, column := range columns {
+		to := flat[column.DataType().ID()]
+		if to == nil {
 			continue
 		}
-		cast, err := compute.CastArray(ctx, column, compute.SafeCastOptions(arrow.BinaryTypes.String))
+		cast, err := compute.CastArray(ctx, column, compute.SafeCastOptions(to))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("column %s: %w", fields[i].Name, err)
 		}
 		defer cast.Release()
-		columns[i], fields[i].Type = cast, cast.DataType()
+		columns[i], fields[i].Type = cast, to
 	}
 	metadata := table.Schema().Metadata()
 	return array.NewRecordBatch(arrow.NewSchema(fields, &metadata), columns, table.NumRows()), nil

@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main
 
 // #cgo CFLAGS: -I${SRCDIR}/../../cdevice/include

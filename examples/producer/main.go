@@ -1,3 +1,5 @@
+//go:build !windows
+
 // Command producer takes a batch from a library written in C, which fills the batch on the GPU without waiting for it.
 //
 //	go run ./cudasim/run go run ./examples/producer    # or without cudasim/run, on a real GPU

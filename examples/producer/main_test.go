@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main
 
 import (
@@ -9,17 +11,34 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim/cudasimtest"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// The test fails if the copy did not wait for the event, or if the memory is not freed, or freed too early.
+// The test fails if a copy does not wait for the event, or if the memory is not freed, or freed too early. It is the only one, as
+// the library loads the driver once in a process, and so does not find the simulated machine of another test.
 func TestProducer(t *testing.T) {
 	cudasimtest.Start(t)
 	cdevicetest.CheckLeaks(t)
 	batch, err := produce(7, 1000)
 	require.NoError(t, err)
-	defer batch.Release()
+	gpu, err := cudaalloc.Open(0)
+	require.NoError(t, err)
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer stream.Close()
+	to, err := gpu.Allocate(t.Context(), 4000, stream)
+	require.NoError(t, err)
+	column := batch.Column(0)
+	assert.NoError(t, batch.WaitOn(stream)) // the copy comes after the library's work
+	assert.NoError(t, gpu.Copy([]device.Range{{Dst: to.Ptr(), Src: column.Buffers()[1], Size: 4000}}, stream))
+	assert.NoError(t, batch.UsedOn(stream))
+	column.Release()
+	assert.NoError(t, to.Free(stream))
+
 	rec, err := batch.CopyToHost(t.Context(), nil)
 	require.NoError(t, err)
+	batch.Release()
 	defer rec.Release()
 	for _, value := range rec.Column(0).(*array.Int32).Values() {
 		assert.EqualValues(t, 7, value)

@@ -81,6 +81,8 @@ int produce(int32_t value, int64_t rows, struct ArrowDeviceArray* out) {
   pthread_once(&once, load);
   if (cuda.error) return cuda.error;
   struct batch* b = calloc(1, sizeof *b);
+  if (!b) return 2;  // CUDA_ERROR_OUT_OF_MEMORY
+
   int code = cuda.retain(&b->context, cuda.gpu);  // the context that cuDF, PyTorch and package cudaalloc use
   if (code) {
     free(b);
