@@ -255,6 +255,51 @@ SIMULATED(leaks_tell_where_they_were_made_if_asked, "stacks=1") {
   OK(cuEventDestroy_v2(event));
 }
 
+SIMULATED(what_a_library_hands_out_is_a_leak_of_its_user, "stacks=1") {
+  cudasim_caller("first, in make");
+  CUevent event = new_event();
+  CHECK(reports("leaks", ", made at first, in make"));
+  cudasim_keep((uintptr_t)event, 0);
+  cudasim_caller("second, in make");
+  cudasim_hand_out((uintptr_t)event, 0);
+  CHECK(reports("leaks", ", made at second, in make"));
+  OK(cuEventDestroy_v2(event));
+}
+
+/* A library that acts by itself does so for the one who has given the memory back. */
+SIMULATED(a_free_is_made_where_the_memory_was_given_back, "stacks=1", .races = true, .violates = true) {
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m;
+  OK(cuMemAllocAsync(&m, 64, a));
+  OK(cuStreamSynchronize(a));
+  OK(cuMemsetD8Async(m, 0, 64, a));
+  cudasim_drain();
+  uintptr_t key = (uintptr_t)m;
+  cudasim_caller("giver, in give");
+  cudasim_give_back(key);
+  cudasim_caller("a thread of the library");
+  cudasim_internal_begin(&key, 1);
+  OK(cuMemFreeAsync(m, b));
+  cudasim_internal_end();
+  CHECK(reports("violations", "; the later at giver, in give"));
+}
+
+SIMULATED(violations_in_streams_of_other_places_are_of_one_kind, "stacks=1", .races = true, .violates = true) {
+  for (int i = 0; i < 5; i++) {
+    char maker[] = "maker 0";
+    maker[sizeof maker - 2] += (char)i;
+    cudasim_caller(maker);
+    CUstream a = new_stream(), b = new_stream();
+    cudasim_caller("user");
+    CUdeviceptr m = new_memory(64);
+    OK(cuMemsetD8Async(m, 0, 64, a));
+    OK(cuMemsetD8Async(m, 1, 64, b));
+    cudasim_drain();
+    OK(cuMemFree_v2(m));
+  }
+  CHECK(reports("violations", "made by cuStreamCreate at maker 0; 5 times"));
+}
+
 /* One kind, of two places: with the same calls and other memory, streams and sizes. */
 static void repeated(int times) {
   for (int i = 0; i < times; i++) set_from_two_streams();
