@@ -15,6 +15,9 @@
 // cudasim lists; without -machine they are those of the variable. run adds ledger, and stacks=1 where they do not
 // say stacks=0 or 2: the report has the line of a Go program, or the place in a program in C, that made each call.
 //
+// Memory that is released while work uses it is a leak until that work is done: a Go program that looks for
+// leaks calls gpu.Flush before it ends.
+//
 // When the program has ended (exit, crash or kill), run prints violations and leaks of all its
 // processes to standard error, and nothing if there are none. Processes that are still
 // running are not waited for.
