@@ -117,8 +117,9 @@ func (v *ArrayView) NullN() int { return int(hostread.Nulls(&v.node)) }
 // Validity returns which elements are not null.
 func (v *ArrayView) Validity() Bitmap { return v.valid }
 
-// Values returns the elements of an array in its memory: the slice must not be read once the batch or array that v is of was
-// released, and never be written to. The type has values of a fixed width; that of a null is the producer's. T is the type that arrow-go has for the values: int64 for int64,
+// Values returns the elements of an array in its memory: the slice must not be read after the release of the batch or array
+// that v is a view of, and never be written to. The type has values of a fixed width; the value of a null is the producer's.
+// T is the type that arrow-go has for the values: int64 for int64,
 // arrow.Timestamp for timestamps, decimal.Decimal128 for decimal128. Of a dictionary array, Values returns the indices, of
 // an extension array the values of its storage. Another type is an error that names both and the column, and
 // wraps arrow.ErrType.
@@ -132,7 +133,8 @@ func Values[T arrow.FixedWidthType](v ArrayView) ([]T, error) {
 	return hostread.Values[T](&v.node, 1, v.node.Length), nil
 }
 
-// Bools returns the elements of an array of booleans, to be read as long as those of [Values]. Another type is an error that wraps arrow.ErrType.
+// Bools returns the elements of an array of booleans, to be read as long as those of [Values]. Another type is an error
+// that wraps arrow.ErrType.
 func (v *ArrayView) Bools() (b Bitmap, err error) {
 	if err := v.holds(goTypes[arrow.BOOL]); err != nil || v.node.Length == 0 {
 		return b, err

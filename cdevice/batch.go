@@ -137,13 +137,13 @@ func checkIndex(op string, i, n int, item string) error {
 // ColumnIndex returns the index of the column with a name, for [RecordBatch.Column], [RecordBatch.ColumnView] and
 // [RecordBatch.Select]. No column of that name, or several, are an error that wraps arrow.ErrKey.
 func (b *RecordBatch) ColumnIndex(name string) (int, error) {
-	want := "a name that one column has, of " + namesOf(b.schema)
-	switch found := b.schema.FieldIndices(name); len(found) {
-	case 0:
-	case 1:
+	found := b.schema.FieldIndices(name)
+	if len(found) == 1 {
 		return found[0], nil
-	default:
-		want = fmt.Sprintf("a name that %d columns do not share", len(found))
+	}
+	want := fmt.Sprintf("a name that %d columns do not share", len(found))
+	if len(found) == 0 {
+		want = "a name that one column has, of " + namesOf(b.schema)
 	}
 	return 0, fielderr.New(fielderr.OpColumn, "name", excerpt.Quote(name), want, arrow.ErrKey)
 }

@@ -27,7 +27,8 @@ import (
 // null count of -1 stands beside a bitmap: an import reads no bitmap, except those of package cdata. An offset of
 // the struct array becomes one of each column, whose null counts other than zero become unknown.
 //
-// It takes ownership of *arr and *sch, even if it returns an error: both are marked released. The
+// It takes ownership of *arr and *sch, even if it returns an error: both are marked released. Only exchanged
+// addresses of the two leave them as they are, with an error that says so. The
 // producer's release callback is called after the last use of the memory, on the thread that ends it.
 //
 // Errors are [FieldError], and wrap arrow.ErrInvalid for malformed structs, [ErrReleased] for released

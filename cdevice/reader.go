@@ -137,10 +137,10 @@ func (r *RecordReader) Release() { r.r.Release() }
 // of exported streams get ECANCELED, unless the stream had ended before.
 //
 // The end of ctx ends the wait with an error that wraps ctx's, but not the closing: another Close waits
-// for the rest. Close may be called more than once, on any goroutine, and after Release. The source is closed on the goroutine that reads it, or on another one: the caller
-// must not hold a lock that the release callback takes, such as Python's. The source, its stop
-// function, and the release functions of its batches must not close their own reader: that deadlocks
-// until ctx is done.
+// for the rest. Close may be called more than once, on any goroutine, and after Release. The source is
+// closed on the goroutine that reads it, or on another one: the caller must not hold a lock that the
+// release callback takes, such as Python's. The source, its stop function, and the release functions
+// of its batches must not close their own reader: that deadlocks until ctx is done.
 //
 // If the source in turn uses another reader and releases it with Release, Close waits only until that
 // Release returns. To wait for goroutines that read ahead in it, the source must call its Close.

@@ -23,7 +23,8 @@ import (
 // [ProducerError] with the producer's code and text, or a [FieldError] about a malformed struct.
 // After that, get_next is not called again.
 //
-// It takes ownership of *stream, even if it returns an error: it is marked released.
+// It takes ownership of *stream, even if it returns an error: it is marked released. Only a stream of the other
+// interface is left as it is, with an error that says so.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 // https://arrow.apache.org/docs/format/CStreamInterface.html

@@ -13,7 +13,8 @@
 //
 //	export CGO_CFLAGS="$(go run github.com/arrowdevice/arrowdevice/cdevice/include/cflags)"
 //
-// GOOS is set afterwards, as the command runs on this system. In a module that vendors its dependencies, which has no command that it does not import, go list knows the path:
+// GOOS is set afterwards, as the command runs on this system. In a module that vendors its
+// dependencies, which has no command that it does not import, go list knows the path:
 //
 //	export CGO_CFLAGS="-O2 -g '-I$(go list -f '{{.Dir}}' github.com/arrowdevice/arrowdevice/cdevice/include)'"
 //
