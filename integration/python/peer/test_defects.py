@@ -137,13 +137,6 @@ def test_duckdb_takes_only_unions_that_number_their_types_from_zero():
                 relation.fetchall()
 
 
-def test_duckdb_refuses_structs_in_slices_of_structs():
-    """By name: it would read other rows."""
-    column = arrays.CASES["struct_nested"].array("sliced")
-    with pytest.raises(Exception, match="would read the wrong rows"):
-        peers.relation(peers.Batches(pa.record_batch({"a": column}))).fetchall()
-
-
 def test_duckdb_drops_nanoseconds_of_durations():
     relation = peers.relation(peers.Batches(pa.record_batch({"a": pa.array([1999], pa.duration("ns"))})))
     assert relation.fetchall()[0][0].microseconds == 1
