@@ -103,15 +103,17 @@ func TestAsyncStreamRequests(t *testing.T) {
 			"its release":        func(p *peer, _ func()) { p.Release() },
 			"the context's end":  func(_ *peer, cancel func()) { cancel() },
 		} {
-			before := cdevice.ReadStats().Goroutines
-			ctx, cancel := context.WithCancel(soon(t))
-			p := begun(t, ctx, 1, 1)
-			p.take(1)
-			require.NoError(t, p.WaitRequested(2))
-			assert.Equal(t, before+1, cdevice.ReadStats().Goroutines, name)
-			end(p, cancel)
-			within.Eventually(t, name, func() bool { return cdevice.ReadStats().Goroutines == before })
-			cancel()
+			t.Run(name, func(t *testing.T) { // the handler is released before the next one, and the context ends after that
+				ctx, cancel := context.WithCancel(soon(t))
+				t.Cleanup(cancel)
+				before := cdevice.ReadStats().Goroutines
+				p := begun(t, ctx, 1, 1)
+				p.take(1)
+				require.NoError(t, p.WaitRequested(2))
+				assert.Equal(t, before+1, cdevice.ReadStats().Goroutines)
+				end(p, cancel)
+				within.Eventually(t, "the goroutine ends", func() bool { return cdevice.ReadStats().Goroutines == before })
+			})
 		}
 	})
 	t.Run("four without an option", func(t *testing.T) {
