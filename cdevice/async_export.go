@@ -149,7 +149,7 @@ func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {
 	case h == nil:
 		return fielderr.Invalid(fielderr.OpExport, name, "NULL", "a handler of a consumer")
 	case h.Release == 0:
-		return fielderr.New(fielderr.OpExport, name+".release", "NULL", nil, ErrReleased)
+		return fielderr.NoRelease(fielderr.OpExport, name+".release")
 	case h.OnSchema == 0:
 		return fielderr.Invalid(fielderr.OpExport, name+".on_schema", "NULL", "a callback")
 	case h.OnNextTask == 0:

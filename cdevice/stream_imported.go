@@ -79,7 +79,7 @@ func checkHeld(name string, release uintptr) error {
 	if release != 0 {
 		return nil
 	}
-	return fielderr.New(fielderr.OpImport, name+".release", "NULL", nil, ErrReleased)
+	return fielderr.NoRelease(fielderr.OpImport, name+".release")
 }
 
 func (*foreignDevice) name() string { return "ArrowDeviceArrayStream" }

@@ -21,11 +21,11 @@ var (
 	ErrOtherNetwork = errors.New("the owner of the batch is in another network namespace; run both containers in one (docker run --network container:NAME, or one pod)")
 	// ErrSameProcess: this process issued the ticket, and has the batch.
 	ErrSameProcess = errors.New("the ticket is of this process")
-	// ErrOwnerGone: the issuing process has exited, or has stopped sharing since it issued the ticket, which may mean that it
-	// has closed this ticket and shares no other batch.
-	ErrOwnerGone = errors.New("the owner of the batch has exited, or shares nothing any more")
+	// ErrOwnerGone: the issuing process has exited, or has stopped sharing since it issued the ticket. So it is after the last
+	// opening of its only ticket ([WithOpeners]), and after its Close.
+	ErrOwnerGone = errors.New("the owner of the batch has exited, or shares nothing any more, as when its only ticket was opened as often as it may be (WithOpeners)")
 	// ErrUsed: the ticket was opened as often as its owner allows, or was closed, and its owner still shares other batches.
-	ErrUsed = errors.New("the ticket cannot be opened any more")
+	ErrUsed = errors.New("the ticket was closed, or opened as often as it may be (WithOpeners)")
 	// ErrNotShareable: other processes cannot open the memory of the batch, or the schema of a ticket has no place for a type.
 	// It wraps device.ErrNotSupported.
 	ErrNotShareable = fmt.Errorf("no other process can open the batch: %w", device.ErrNotSupported)

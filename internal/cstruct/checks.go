@@ -24,7 +24,7 @@ func CheckTop(in *Input) error {
 		return fielderr.Invalid(fielderr.OpImport, in.Names.Name, "NULL", "a struct")
 	}
 	if in.Array.Release == 0 {
-		return fielderr.New(fielderr.OpImport, in.Names.root(0)+".release", "NULL", nil, fielderr.ErrReleased)
+		return fielderr.NoRelease(fielderr.OpImport, in.Names.root(0)+".release")
 	}
 	return nil
 }

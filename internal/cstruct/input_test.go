@@ -54,7 +54,7 @@ func TestNoStruct(t *testing.T) {
 	released.SetPlain(new(abi.ArrowArray))
 	assert.EqualError(t, CheckTop(&device), "cdevice: import: ArrowDeviceArray = NULL, want a struct: invalid")
 	assert.EqualError(t, CheckTop(&plain), "cdevice: import: ArrowArray = NULL, want a struct: invalid")
-	assert.EqualError(t, CheckTop(&released), "cdevice: import: ArrowArray.release = NULL: invalid: already released")
+	assert.EqualError(t, CheckTop(&released), "cdevice: import: ArrowArray.release = NULL: invalid: already released, or never filled")
 	released.Array.Release = 1
 	assert.NoError(t, CheckTop(&released))
 }

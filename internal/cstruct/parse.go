@@ -92,7 +92,7 @@ func (im *Parser) child(n *tree.Node, addr uintptr, dt arrow.DataType, least int
 	}
 	a := abi.At[abi.ArrowArray](addr)
 	if a.Release == 0 {
-		return fielderr.New(fielderr.OpImport, "release", "NULL", nil, fielderr.ErrReleased)
+		return fielderr.NoRelease(fielderr.OpImport, "release")
 	}
 	if err := im.Node(n, a, dt); err != nil {
 		return err

@@ -40,6 +40,13 @@ func New(op, field string, got, want any, err error) *Error {
 	return &Error{Op: op, Field: field, Got: words(got), Want: words(want), Err: err}
 }
 
+// NoRelease returns the error for a struct whose release callback, the field, is NULL.
+func NoRelease(op, field string) *Error {
+	return New(op, field, "NULL", nil, errNoRelease)
+}
+
+var errNoRelease = fmt.Errorf("%w, or never filled", ErrReleased)
+
 // Fields returns the error for a schema with another number of fields than there are columns.
 func Fields(op string, fields, columns int) *Error {
 	return New(op, "schema", Has(fmt.Sprintf("%s for %s", HowMany(fields, "field"), HowMany(columns, "column"))), nil, arrow.ErrInvalid)

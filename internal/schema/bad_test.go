@@ -173,7 +173,7 @@ var bad = []badTree{
 	{"child NULL", structBase, func(s *abi.ArrowSchema) {
 		s.Children = pointers(nil, nil)
 	}, `.children[0] = NULL, want a struct: invalid`},
-	{"child released", structBase, func(s *abi.ArrowSchema) { child(s, 1).Release = 0 }, `.children[1].release = NULL: invalid: already released`},
+	{"child released", structBase, func(s *abi.ArrowSchema) { child(s, 1).Release = 0 }, `.children[1].release = NULL: invalid: already released, or never filled`},
 	{"child bad", structBase, func(s *abi.ArrowSchema) { child(s, 1).Format = cString("w3") }, `.children[1].format = "w3", want "w:<bytes>": invalid`},
 	{"child of a child bad", mapBase, func(s *abi.ArrowSchema) {
 		child(child(s, 0), 1).Format = cString("tdd")
@@ -200,7 +200,7 @@ var bad = []badTree{
 		s.Dictionary = uintptr(unsafe.Pointer(child(s, 0)))
 	}, `.format = "+l", want an integer type for the indices of a dictionary: invalid`},
 	{"dictionary bad", dictBase, func(s *abi.ArrowSchema) { dictionary(s).Format = cString("?") }, `.dictionary.format = "?": not implemented`},
-	{"dictionary released", dictBase, func(s *abi.ArrowSchema) { dictionary(s).Release = 0 }, `.dictionary.release = NULL: invalid: already released`},
+	{"dictionary released", dictBase, func(s *abi.ArrowSchema) { dictionary(s).Release = 0 }, `.dictionary.release = NULL: invalid: already released, or never filled`},
 	{"dictionary of itself", dictBase, func(s *abi.ArrowSchema) {
 		s.Dictionary = uintptr(unsafe.Pointer(s))
 	}, strings.Repeat(".dictionary", 65) + `, want at most 64 levels below the root: invalid`},

@@ -74,7 +74,7 @@ func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T
 }
 
 func released() error {
-	return &fielderr.Error{Field: ".release", Got: fielderr.NULL, Err: fielderr.ErrReleased}
+	return fielderr.NoRelease("", ".release")
 }
 
 // reader holds the remaining limits of one tree.

@@ -52,7 +52,7 @@ func TestImportOfATreeWhoseChildWasMovedOut(t *testing.T) {
 	s := mustExport(t, nested)
 	list := move(child(s, 0))
 	_, err := Import(s)
-	assert.ErrorContains(t, err, "ArrowSchema.children[0].release = NULL: invalid: already released")
+	assert.ErrorContains(t, err, "ArrowSchema.children[0].release = NULL: invalid: already released, or never filled")
 	_, err = Import(list)
 	assert.NoError(t, err)
 }
@@ -75,8 +75,8 @@ func TestImportOfNothingCallsNothing(t *testing.T) {
 	released := mustExport(t, nested)
 	bridge.CallSchemaRelease(released)
 	for want, s := range map[string]*abi.ArrowSchema{
-		"cdevice: import: ArrowSchema = NULL, want a struct: invalid":            nil,
-		"cdevice: import: ArrowSchema.release = NULL: invalid: already released": released,
+		"cdevice: import: ArrowSchema = NULL, want a struct: invalid":                             nil,
+		"cdevice: import: ArrowSchema.release = NULL: invalid: already released, or never filled": released,
 	} {
 		_, err := Import(s)
 		assert.EqualError(t, err, want)

@@ -175,6 +175,8 @@ BAD = {
     "str": (lambda: "text", TypeError, "is wanted, not str"),
     "dict": (lambda: {}, TypeError, "is wanted, not dict"),
     "class": (lambda: polars.DataFrame, TypeError, "is wanted, not the class DataFrame"),
+    "lazy": (lambda: polars.LazyFrame({"a": [1]}), TypeError, r"not LazyFrame: it has none of .*; call its collect\(\)"),
+    "lazy class": (lambda: polars.LazyFrame, TypeError, "is wanted, not the class LazyFrame: [^;]*$"),
     "schema alone": (lambda: BATCH.schema, TypeError, "is wanted, not Schema|Field is no record batch"),
     "no capsules": (lambda: Fake(__arrow_c_array__=lambda: None), TypeError, "__arrow_c_array__ returned NoneType, not 2 capsules"),
     "one capsule": (lambda: Fake(__arrow_c_array__=lambda: ARRAY()[:1]), TypeError, "__arrow_c_array__ returned tuple, not 2 capsules"),

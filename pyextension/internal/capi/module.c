@@ -42,6 +42,7 @@ int constants_fill(void) {
       {&py.index, PyUnicode_InternFromString("__index__")},
       {&py.float_, PyUnicode_InternFromString("__float__")},
       {&py.iter, PyUnicode_InternFromString("__iter__")},
+      {&py.collect, PyUnicode_InternFromString("collect")},
       {&py.schema, PyUnicode_InternFromString("schema")},
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -23,7 +23,7 @@ extern struct constants {
   PyObject *none, *true_, *false_;
   PyObject *float_type, *bool_type, *capsule_type, *bytearray_type, *memoryview_type;
   PyObject *attribute_error, *value_error, *type_error, *overflow_error, *runtime_error, *unicode_error;
-  PyObject *owner, *shape, *item, *index, *float_, *iter, *schema;
+  PyObject *owner, *shape, *item, *index, *float_, *iter, *collect, *schema;
 } py;
 
 int constants_fill(void);

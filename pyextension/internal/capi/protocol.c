@@ -262,11 +262,17 @@ static int put_first(struct request* r, const struct path* path, const enum prot
 
 static int refuse_arrow(struct request* r, const struct path* path, const char* wanted, const enum protocol* order,
                         PyObject* value, const char* end) {
-  char rest[300];
+  /* A LazyFrame of polars has its rows later. */
+  PyObject* collect = is_a(value, PYTHON_TYPE) ? NULL : get_optional(value, py.collect);
+  if (collect == NULL && PyErr_Occurred()) return -1;
+  int is_lazy = collect != NULL;
+  Py_DecRef(collect);
+  char rest[350];
   size_t n = (size_t)snprintf(rest, sizeof rest, ": it has none of ");
   for (const enum protocol* p = order; *p != P_END && n < sizeof rest; p++)
     n += (size_t)snprintf(rest + n, sizeof rest - n, "%s%s", p == order ? "" : ", ", method_names[*p]);
-  if (n < sizeof rest) snprintf(rest + n, sizeof rest - n, "%s", end);
+  const char* remedy = is_lazy ? "; call its collect()" : "";
+  if (n < sizeof rest) snprintf(rest + n, sizeof rest - n, "%s%s", end, remedy);
   return refuse_kind(r, path, wanted, value, rest);
 }
 

@@ -60,7 +60,8 @@ class _Connection:
         try:
             self.socket.connect(b"\0" + name)
         except ConnectionRefusedError as error:
-            raise OwnerGone(f"share: open: the owner of the batch has exited, or shares nothing any more: {error}") from None
+            text = "the owner of the batch has exited, or shares nothing any more, as when its only ticket was opened as often as it may be (openers)"
+            raise OwnerGone(f"share: open: {text}: {error}") from None
         if not is_same_user(peer_of(self.socket)[1]):  # before anything of the ticket is sent
             raise OtherUser("share: open: the owner belongs to another user")
         self._is_connected = True
@@ -402,7 +403,7 @@ def open(ticket: bytes, *, timeout: float = 15.0, owner_gone: Callable[[], objec
         opened.connection.connect(t.socket, deadline)
         reply = opened.connection.receive(t, ticket, deadline)
         if reply == EXHAUSTED:
-            raise Used("share: open: the ticket cannot be opened any more")
+            raise Used("share: open: the ticket was closed, or opened as often as it may be (openers)")
         if reply == MISMATCHED:
             raise BadTicket("share: open: this is not the ticket that the owner has issued")
         if reply == OTHER_USER:
