@@ -1,6 +1,7 @@
 package cdevice
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -143,7 +144,7 @@ func (b *RecordBatch) ColumnIndex(name string) (int, error) {
 	}
 	want := fmt.Sprintf("a name that %d columns do not share", len(found))
 	if len(found) == 0 {
-		want = "a name that one column has, of " + namesOf(b.schema)
+		want = "a name that one column has, of " + cmp.Or(namesOf(b.schema), "none")
 	}
 	return 0, fielderr.New(fielderr.OpColumn, "name", excerpt.Quote(name), want, arrow.ErrKey)
 }

@@ -78,7 +78,7 @@ func TestBorrowedBatchThatIsKept(t *testing.T) {
 		},
 	} {
 		b := borrowedOnly(t, lend)
-		const why = "invalid: already released: it was borrowed from its reader (All, Next, Map): Retain keeps it"
+		const why = "invalid: already released: what a reader yields (All, Next, Map) is borrowed: Retain keeps it"
 		var out cdevice.CArrowDeviceArray
 		for operation, err := range map[string]error{
 			"read":   second(b.HostView(background)),

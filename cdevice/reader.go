@@ -249,7 +249,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	case b == nil:
 		return nothing("batch")
 	case !b.refs.Alive():
-		return fielderr.Released("RecordBatch")
+		return b.released(fielderr.OpRead)
 	case !sameSchema(b.schema, schema):
 		if err := sameTypes(b.schema, schema); err != nil {
 			return err
@@ -263,7 +263,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	case a == nil:
 		return nothing("array")
 	case !a.refs.Alive():
-		return fielderr.Released("Array")
+		return a.released(fielderr.OpRead)
 	case !arrow.TypeEqual(a.field.Type, dt):
 		return fielderr.Invalid(fielderr.OpRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
 	}

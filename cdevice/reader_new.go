@@ -119,8 +119,7 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 }
 
 // ConcatRecordReaders makes a reader of the batches of several readers, one reader after the other: those of files that
-// the iterator opens when their turn comes. Their schemas must have the types of the schema, and their batches be on
-// devices of type t.
+// the iterator opens when their turn comes. Their schemas must have the types of the schema, and their device type must be t.
 //
 // Each reader is borrowed from the iterator until its yield returns, when all of its batches were read; then the iterator
 // releases it:
@@ -149,8 +148,8 @@ func ConcatRecordReaders(schema *arrow.Schema, t device.Type, readers iter.Seq2[
 	return NewRecordReader(schema, t, func(yield func(*RecordBatch, error) bool) {
 		i := 0
 		for r, err := range readers {
-			if err == nil {
-				err = checkPart(r, schema, i)
+			if err = items.NoItemAtEnd(r, err); err == nil {
+				err = checkPart(r, schema, t, i)
 			}
 			if err != nil {
 				yield(nil, err)
@@ -170,14 +169,17 @@ func ConcatRecordReaders(schema *arrow.Schema, t device.Type, readers iter.Seq2[
 }
 
 // checkPart checks reader i of a reader of several. One that failed before it had a schema has its error instead of batches.
-func checkPart(r *RecordReader, schema *arrow.Schema, i int) error {
-	if r == nil {
-		return nothing("reader")
-	}
-	if r.schema == nil {
+func checkPart(r *RecordReader, schema *arrow.Schema, t device.Type, i int) error {
+	name := fmt.Sprintf("readers[%d]", i)
+	switch {
+	case r == nil:
+		return fielderr.Absent(fielderr.OpRead, name, "a reader or an error")
+	case r.schema == nil:
 		return nil
+	case r.DeviceType() != t:
+		return fielderr.Within(name, otherType(r.DeviceType(), t))
 	}
-	return fielderr.Within(fmt.Sprintf("readers[%d]", i), sameTypes(r.schema, schema))
+	return fielderr.Within(name, sameTypes(r.schema, schema))
 }
 
 // nothing is the error of a program's function that returned a nil item without an error.
@@ -187,9 +189,13 @@ func nothing(what string) error {
 
 func checkType(at tree.Location, t device.Type) error {
 	if at.ID.Type != t {
-		return fielderr.Invalid(fielderr.OpRead, "device_type", at.ID.Type, fmt.Sprintf("%s, the device type of the stream", t))
+		return otherType(at.ID.Type, t)
 	}
 	return nil
+}
+
+func otherType(got, want device.Type) error {
+	return fielderr.Invalid(fielderr.OpRead, "device_type", got, fmt.Sprintf("%s, the device type of the stream; MapTo and CopyTo copy batches", want))
 }
 
 // checkNew names the argument that is missing.

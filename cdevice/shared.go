@@ -43,7 +43,7 @@ func (s *shared) released(op string) error {
 
 func (s *shared) whyReleased(err error) error {
 	if s.flags.Load()&lent != 0 {
-		return fmt.Errorf("%w: it was borrowed from its reader (All, Next, Map): Retain keeps it", err)
+		return fmt.Errorf("%w: what a reader yields (All, Next, Map) is borrowed: Retain keeps it", err)
 	}
 	return err
 }

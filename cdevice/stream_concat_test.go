@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"errors"
+	"io"
 	"iter"
 	"testing"
 
@@ -69,7 +70,12 @@ func TestConcatRecordReadersThatDoNotFit(t *testing.T) {
 		"cdevice: readers[1]: " + errSource.Error(): func() *cdevice.RecordReader {
 			return asked(t, errSource)
 		},
-		"cdevice: neither a reader nor an error: invalid": func() *cdevice.RecordReader { return nil },
+		"cdevice: read: readers[1] = nil, want a reader or an error: invalid": func() *cdevice.RecordReader { return nil },
+		"cdevice: read: readers[1].device_type = cuda, want cpu, the device type of the stream; MapTo and CopyTo copy batches: invalid": func() *cdevice.RecordReader {
+			r, err := cdevice.NewRecordReader(numberedSchema, device.CUDA, yielding(nil))
+			require.NoError(t, err)
+			return r
+		},
 		"cdevice: readers[1]: no such table": func() *cdevice.RecordReader {
 			r, err := cdevice.NewFailedRecordReader(device.CPU, errors.New("no such table"))
 			require.NoError(t, err)
@@ -96,4 +102,17 @@ func TestConcatRecordReadersThatDoNotFit(t *testing.T) {
 	}
 	_, err := cdevice.ConcatRecordReaders(numberedSchema, 0, func(func(*cdevice.RecordReader, error) bool) {})
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
+}
+
+func TestConcatRecordReadersWithAReaderBesideEOF(t *testing.T) {
+	checkLeaks(t)
+	r, err := cdevice.ConcatRecordReaders(numberedSchema, device.CPU, func(yield func(*cdevice.RecordReader, error) bool) {
+		last := counting(t, 0, 2)
+		yield(last, io.EOF)
+		last.Release()
+	})
+	require.NoError(t, err)
+	assert.False(t, r.Next())
+	assert.EqualError(t, r.Err(), "cdevice: read: the source returned an item with io.EOF: invalid")
+	r.Release()
 }

@@ -46,7 +46,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 		}, 1, "cdevice: read: RecordBatch has 1 column, and the schema of the stream 0 fields: invalid", syscall.EINVAL},
 		"another device": {func(_ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
 			return cdevice.NewRecordBatch(elsewhere{device.CPUDevice()}, emptySchema, 0, nil, cdevice.Lifetime{Release: released})
-		}, 1, "cdevice: read: device_type = ext_dev, want cpu, the device type of the stream: invalid", syscall.EINVAL},
+		}, 1, "cdevice: read: device_type = ext_dev, want cpu, the device type of the stream; MapTo and CopyTo copy batches: invalid", syscall.EINVAL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)

@@ -20,7 +20,7 @@ var (
 	// ErrOtherNetwork: the owner is in another network namespace, so its socket cannot be reached.
 	ErrOtherNetwork = errors.New("the owner of the batch is in another network namespace; run both containers in one (docker run --network container:NAME, or one pod)")
 	// ErrSameProcess: this process issued the ticket, and has the batch.
-	ErrSameProcess = errors.New("the ticket is of this process")
+	ErrSameProcess = errors.New("the ticket is of this process: use the batch that it shared")
 	// ErrOwnerGone: the issuing process has exited, or has stopped sharing since it issued the ticket. So it is after the last
 	// opening of its only ticket ([WithOpeners]), and after its Close.
 	ErrOwnerGone = errors.New("the owner of the batch has exited, or shares nothing any more, as when its only ticket was opened as often as it may be (WithOpeners)")

@@ -218,7 +218,7 @@ func (s *source) place(c *content, p uintptr) (place, error) {
 	} else {
 		b := blocks.find(p)
 		if b == nil {
-			return place{}, fmt.Errorf("host memory at %#x is not of an Allocator of this package: %w; copy the batch with CopyToHost first", p, ErrNotShareable)
+			return place{}, fmt.Errorf("host memory at %#x is not of an Allocator of this package: %w; CopyToHost with an Allocator copies the batch", p, ErrNotShareable)
 		}
 		if len(s.blocks) == maxFiles {
 			return place{}, fmt.Errorf("more than %d allocations of host memory: %w; copy the batch with CopyToHost, which makes one", maxFiles, ErrNotShareable)

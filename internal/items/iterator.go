@@ -79,7 +79,7 @@ func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 			err = s.Check(item)
 		}
 		if err != nil {
-			last.Err = noItemAtEnd(item, err)
+			last.Err = NoItemAtEnd(item, err)
 			return
 		}
 		item.Retain()

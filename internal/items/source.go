@@ -52,8 +52,8 @@ func (p *Result[T]) Drop() {
 	}
 }
 
-// noItemAtEnd turns io.EOF beside an item into an error: the stream must not end without that item.
-func noItemAtEnd[T Counted](item T, err error) error {
+// NoItemAtEnd turns io.EOF beside an item into an error: the stream must not end without that item.
+func NoItemAtEnd[T Counted](item T, err error) error {
 	var none T
 	if err == io.EOF && item != none {
 		return fmt.Errorf("cdevice: read: the source returned an item with io.EOF: %w", arrow.ErrInvalid)
@@ -95,7 +95,7 @@ func (f *Function[T]) Checked(item T, err error) (T, error) {
 		}
 	}()
 	if err != nil {
-		return none, noItemAtEnd(item, err)
+		return none, NoItemAtEnd(item, err)
 	}
 	if f.Check != nil {
 		if err := f.Check(item); err != nil {

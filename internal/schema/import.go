@@ -157,7 +157,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 		return nil, err
 	}
 	if text != "+s" {
-		return nil, invalid(".format", text, "+s")
+		return nil, invalid(".format", text, fielderr.Text(`"+s", a struct of columns; ImportArray, ImportArrayReader and ImportField take all types`))
 	}
 	if s.Dictionary != 0 {
 		return nil, invalid(".dictionary", nil, fielderr.NULL)
