@@ -17,6 +17,9 @@ var (
 	program = runtime.Frame{Function: "main.load", File: "/home/load.go", Line: 14}
 	example = runtime.Frame{Function: module + "examples/sql.load", File: "load.go", Line: 4}
 	test    = runtime.Frame{Function: module + "cdevice.TestX", File: "x_test.go", Line: 5}
+	builder = runtime.Frame{Function: "github.com/apache/arrow-go/v18/arrow/memory.(*Buffer).Reserve", File: "buffer.go", Line: 143}
+	panics  = runtime.Frame{Function: "runtime.gopanic", File: "panic.go", Line: 6}
+	cleanup = runtime.Frame{Function: "testing.(*common).Cleanup.func1", File: "testing.go", Line: 7}
 	entry   = runtime.Frame{Function: "runtime.main", File: "proc.go", Line: 3}
 )
 
@@ -30,6 +33,9 @@ func TestOf(t *testing.T) {
 		{ofProgram, []runtime.Frame{outer, program}},
 		{"cdevice.CopyToDevice", []runtime.Frame{inner, outer, entry}},
 		{"internal/gpu.(*Heap).take", []runtime.Frame{inner}},
+		{ofProgram, []runtime.Frame{outer, builder, builder, program}},
+		{ofProgram, []runtime.Frame{outer, panics, program, entry}}, // a deferred call
+		{"testing.(*common).Cleanup.func1 (testing.go:7), in cdevice.CopyToDevice", []runtime.Frame{outer, cleanup, cleanup, entry}},
 		{"", []runtime.Frame{entry}},
 		{"", nil},
 		{module + "examples/sql.load (load.go:4), in cdevice.CopyToDevice", []runtime.Frame{outer, example}},
