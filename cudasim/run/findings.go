@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
@@ -65,6 +66,16 @@ func (f findings) writeLeaks(out *bytes.Buffer) {
 			fmt.Fprintf(out, "  %s%s more\n", f.process(m), count(m.MoreLeaks, "leak"))
 		}
 	}
+	if f.leakInGo() {
+		out.WriteString("  Memory that was released, and that a stream may still use, is freed later: call gpu.Flush before the program ends.\n")
+	}
+}
+
+// leakInGo reports whether a leak was made by a package of this module: "made at main.load (load.go:14), in cdevice.CopyToDevice".
+func (f findings) leakInGo() bool {
+	return slices.ContainsFunc(f.machines, func(m ledger.Machine) bool {
+		return slices.ContainsFunc(m.Leaks, func(leak string) bool { return strings.Contains(leak, ", in ") })
+	})
 }
 
 // process names the process of m where there are several.

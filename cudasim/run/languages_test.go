@@ -128,6 +128,7 @@ func TestLinesOfGo(t *testing.T) {
 
 `, o.stderr)
 	assert.Contains(t, o.stderr, "\n  cuMemAllocFromPoolAsync: 12 leaks of 4096 bytes on device 0, made at main.load (load.go:26), in memory/cudaalloc.(*Device).Allocate\n")
+	assert.Contains(t, o.stderr, "is freed later: call gpu.Flush before the program ends.\ncudasim: ")
 }
 
 const inGo = `package main
