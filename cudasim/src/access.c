@@ -323,8 +323,9 @@ void access_hand_out(struct block *b, uintptr_t address, size_t size) {
 /* ---- declared by tests ---- */
 
 static void declare(const char *call, uintptr_t address, size_t size, bool write, void *from) {
+  struct caller *place = caller_seen(from);
   sim_lock();
-  self()->from = from;
+  self()->place = place;
   for (uintptr_t end = address + size; address < end;) {
     struct block *b = block_at(address);
     if (!b) break; /* pageable memory is not watched */

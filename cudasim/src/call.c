@@ -17,11 +17,11 @@ static bool fails(const struct call *call) {
 }
 
 CUresult call_begin(struct call *call, bool per_thread, bool early, void *from) {
+  struct caller *place = caller_seen(from);
   sim_lock();
   sim.inside++;
   if (sim.ended) return CUDA_ERROR_DEINITIALIZED;
   struct thread *t = self();
-  if (!sim.configured) options_from_environment();
   ledger_open();
   if (!call->listed) {
     call->listed = true;
@@ -30,7 +30,7 @@ CUresult call_begin(struct call *call, bool per_thread, bool early, void *from) 
   }
   call->count++;
   t->call = call->name;
-  t->from = from;
+  t->place = place;
   t->per_thread = per_thread;
   if (fails(call)) return sim.fault.result;
   if (t->in_host_function) {

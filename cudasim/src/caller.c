@@ -1,10 +1,14 @@
 /* Who makes a call: the caller says it, or it is the place in C that the call returns to, with stacks=2 those of its
- * callers, too, which takes microseconds. Each caller is kept once, so that a loop costs no memory, and a place gets
- * its text when a report needs it. */
+ * callers, too, which takes microseconds. Each caller is kept once, so that a loop costs no memory.
+ *
+ * A place gets its text when it is first seen, before the call takes the lock of the machine: the loader, which knows
+ * the text, has a lock of its own, and a thread that has it may be waiting for ours, as the constructor of a library
+ * may call the driver. */
 #include "sim.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,63 +17,36 @@ enum { MOST_FRAMES = 20, MOST_TOLD = 8, BUCKETS = 1024 };
 
 struct caller {
   uint64_t hash;
-  char *text;
-  int count; /* 0: it was said */
+  char *text; /* "": there is no place in the program */
+  int count;  /* 0: it was said */
   void *frames[MOST_FRAMES];
   struct caller *next;
 };
 
-static struct caller *callers[BUCKETS];
+/* Without a lock: callers are added at the head, and never removed. Threads that see one for the first time at once
+ * may add it twice. */
+static struct caller *_Atomic callers[BUCKETS];
 
-static uint64_t hash_of(const void *data, size_t size) {
-  uint64_t hash = 14695981039346656037u;
-  for (size_t i = 0; i < size; i++) hash = (hash ^ ((const unsigned char *)data)[i]) * 1099511628211u;
-  return hash;
+static struct caller *caller_add(uint64_t hash, char *text, void *const *frames, int count) {
+  struct caller *c = fresh(sizeof *c), *_Atomic *head = &callers[hash % BUCKETS];
+  if (!text) abort();
+  *c = (struct caller){.hash = hash, .text = text, .count = count, .next = atomic_load(head)};
+  if (count) memcpy(c->frames, frames, (size_t)count * sizeof *frames);
+  while (!atomic_compare_exchange_weak(head, &c->next, c)) continue;
+  return c;
 }
 
-static struct caller *caller_new(uint64_t hash) {
-  struct caller *c = fresh(sizeof *c), **head = &callers[hash % BUCKETS];
-  c->hash = hash;
-  c->next = *head;
-  return *head = c;
+static uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 32;
 }
 
 static struct caller *said(const char *text) {
-  const uint64_t hash = hash_of(text, strlen(text));
-  struct caller *c = callers[hash % BUCKETS];
+  uint64_t hash = 0;
+  for (const char *t = text; *t; t++) hash = mix(hash, (unsigned char)*t);
+  struct caller *c = atomic_load_explicit(&callers[hash % BUCKETS], memory_order_acquire);
   while (c && (c->hash != hash || c->count || strcmp(c->text, text))) c = c->next;
-  if (c) return c;
-  c = caller_new(hash);
-  c->text = strdup(text);
-  if (!c->text) abort();
-  return c;
-}
-
-static struct caller *seen(void) {
-  void *frames[MOST_FRAMES] = {self()->from};
-  if (!frames[0]) return NULL; /* a thread of the simulator */
-  const int count = sim.options.stacks > 1 ? backtrace(frames, MOST_FRAMES) : 1;
-  const size_t size = (size_t)count * sizeof *frames;
-  const uint64_t hash = hash_of(frames, size);
-  struct caller *c = callers[hash % BUCKETS];
-  while (c && (c->hash != hash || c->count != count || memcmp(c->frames, frames, size))) c = c->next;
-  if (c) return c;
-  c = caller_new(hash);
-  c->count = count;
-  memcpy(c->frames, frames, size);
-  return c;
-}
-
-static const char between[] = ", in ";
-
-/* Where a library acts by itself, for one who has given memory back, it is that one. */
-struct caller *caller_of_call(void) {
-  if (!sim.options.stacks) return NULL;
-  const char *text = self()->caller;
-  if (text && strstr(text, between)) return said(text);
-  struct caller *giver = giver_of_call();
-  if (giver) return giver;
-  return text ? said(text) : seen();
+  return c ? c : caller_add(hash, strdup(text), NULL, 0);
 }
 
 /* Of the name of a file: no line of a program is behind a call that one of these makes. */
@@ -88,29 +65,57 @@ static void write_frame(FILE *f, const void *address, const Dl_info *in, const c
 
 /* "program(function+0x12) < program(main+0x34)", without the frames of the simulator itself and of the functions that
  * it called to get them. */
-static char *text_of_stack(const struct caller *c) {
+static char *text_of_stack(void *const *frames, int count) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = open_memstream(&text, &size);
   Dl_info here, in;
   if (!f || !dladdr(&sim, &here)) abort();
-  int own = c->count, told = 0;
-  while (own > 0 && (!dladdr(c->frames[own - 1], &in) || in.dli_fbase != here.dli_fbase)) own--;
-  for (int i = own; i < c->count && told < MOST_TOLD && dladdr(c->frames[i], &in); i++) {
+  int own = count, told = 0;
+  while (own > 0 && (!dladdr(frames[own - 1], &in) || in.dli_fbase != here.dli_fbase)) own--;
+  for (int i = own; i < count && told < MOST_TOLD && dladdr(frames[i], &in); i++) {
     const char *slash = strrchr(in.dli_fname, '/'), *file = slash ? slash + 1 : in.dli_fname;
     if (ends_program(file)) break;
     if (told++) fputs(" < ", f);
-    write_frame(f, c->frames[i], &in, file);
+    write_frame(f, frames[i], &in, file);
   }
   fclose(f);
   return text;
 }
 
-const char *caller_text(struct caller *c) {
-  if (!c) return NULL;
-  if (!c->text) c->text = text_of_stack(c);
-  return *c->text ? c->text : NULL;
+static bool is_stack(const struct caller *c, uint64_t hash, void *const *frames, int count) {
+  if (c->hash != hash || c->count != count) return false;
+  for (int i = 0; i < count; i++)
+    if (c->frames[i] != frames[i]) return false;
+  return true;
 }
+
+struct caller *caller_seen(void *from) {
+  options_settle();
+  if (!sim.options.stacks) return NULL;
+  void *frames[MOST_FRAMES];
+  frames[0] = from;
+  const int count = sim.options.stacks > 1 ? backtrace(frames, MOST_FRAMES) : 1;
+  uint64_t hash = 0;
+  for (int i = 0; i < count; i++) hash = mix(hash, (uintptr_t)frames[i]);
+  struct caller *c = atomic_load_explicit(&callers[hash % BUCKETS], memory_order_acquire);
+  while (c && !is_stack(c, hash, frames, count)) c = c->next;
+  return c ? c : caller_add(hash, text_of_stack(frames, count), frames, count);
+}
+
+static const char between[] = ", in ";
+
+/* Where a library acts by itself, for one who has given memory back, it is that one. */
+struct caller *caller_of_call(void) {
+  if (!sim.options.stacks) return NULL;
+  const char *text = self()->caller;
+  if (text && strstr(text, between)) return said(text);
+  struct caller *giver = giver_of_call();
+  if (giver) return giver;
+  return text ? said(text) : self()->place;
+}
+
+const char *caller_text(const struct caller *c) { return c && *c->text ? c->text : NULL; }
 
 /* As Go tells it: "main.load (load.go:12), in cdevice.CopyToDevice". */
 const char *caller_library(const struct caller *c) {

@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,10 +132,20 @@ __attribute__((constructor)) static void remember(void) {
   at_load = text ? strdup(text) : NULL;
 }
 
-void options_from_environment(void) {
+static void from_environment(void) {
   const char *text = getenv("CUDASIM");
   if (!text) text = at_load;
   sim.options = defaults;
   if (text && !parse(text, &sim.options)) abort();
   sim.configured = true;
+}
+
+/* Each call asks, so the lock is taken once only. */
+void options_settle(void) {
+  static atomic_bool settled;
+  if (atomic_load_explicit(&settled, memory_order_acquire)) return;
+  sim_lock();
+  if (!sim.configured) from_environment();
+  sim_unlock();
+  atomic_store_explicit(&settled, true, memory_order_release);
 }

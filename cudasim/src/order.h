@@ -116,8 +116,9 @@ const char *label_name(const struct label *label);   /* NULL: the host */
 const char *label_origin(const struct label *label); /* NULL: not worth telling */
 
 /* caller.c: they live as long as the machine */
-struct caller *caller_of_call(void);            /* NULL if it is not asked for, or not known */
-const char *caller_text(struct caller *caller); /* NULL if it is not known */
+struct caller *caller_seen(void *from);               /* before the lock; NULL if it is not asked for */
+struct caller *caller_of_call(void);                  /* NULL if it is not asked for, or not known */
+const char *caller_text(const struct caller *caller); /* NULL if it is not known */
 const char *caller_library(
     const struct caller *caller); /* the function of a library that says it makes the call; or NULL */
 

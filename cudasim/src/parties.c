@@ -334,11 +334,8 @@ void cudasim_hand_out(uintptr_t what, size_t size) {
 }
 
 int cudasim_wants_callers(void) {
-  sim_lock();
-  if (!sim.configured) options_from_environment();
-  const bool wants = sim.options.stacks;
-  sim_unlock();
-  return wants;
+  options_settle();
+  return sim.options.stacks != 0;
 }
 
 void cudasim_caller(const char *text) {

@@ -83,15 +83,14 @@ static CUdriverProcAddressQueryResult find(const char *symbol, int version, bool
   return known && !best ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 }
 
+/* Without the lock of the machine, as the loader has its own: see caller.c. */
 static CUresult get(const char *symbol, void **function, int version, uint64_t flags,
                     CUdriverProcAddressQueryResult *status) {
   const uint64_t all = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   if (!symbol || !function || flags & ~all || flags == all) return CUDA_ERROR_INVALID_VALUE;
-  sim_lock();
-  if (!sim.configured) options_from_environment();
+  options_settle();
   bool valid = version >= 0 && (uint64_t)version <= sim.options.version;
   if (valid) *status = find(symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, function);
-  sim_unlock();
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -229,9 +229,7 @@ static bool write_to(const char *path, const char *text, bool bad) {
 }
 
 int cudasim_write_report(void) {
-  sim_lock();
-  if (!sim.configured) options_from_environment();
-  sim_unlock();
+  options_settle();
   if (!*sim.options.report) return 0;
   cudasim_drain();
   size_t length;

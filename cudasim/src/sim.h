@@ -294,9 +294,9 @@ struct thread {
   bool internal;     /* a library acts for itself, ... */
   uintptr_t *keys;   /* ... and learns for these */
   size_t key_count;
-  uintptr_t acts_on; /* the key whose knowledge it acts on; 0: none */
-  char *caller;      /* who makes its calls, as it says, ... */
-  void *from;        /* ... and the place of the latest */
+  uintptr_t acts_on;    /* the key whose knowledge it acts on; 0: none */
+  char *caller;         /* who makes its calls, as it says, ... */
+  struct caller *place; /* ... and where the latest was made; NULL: a thread of the simulator */
   bool in_host_function;
   uint64_t id; /* given when the thread first begins a capture */
   int capture_mode;
@@ -388,7 +388,7 @@ void exclusive_stream_end(struct stream *s);
 void exclusive_check(const char *call, const struct block *b, uintptr_t address);
 
 /* options.c */
-void options_from_environment(void);
+void options_settle(void); /* before the lock; they do not change any more */
 
 /* call.c */
 #define HERE __builtin_return_address(0) /* in the program, for functions that it calls */
