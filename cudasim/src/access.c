@@ -241,7 +241,7 @@ void access_by(struct op *op, struct block *b, const char *memory, size_t size, 
 
 void access_by_host(const char *call, struct block *b, uintptr_t address, size_t size, bool write) {
   if (!sim.options.race || !size) return;
-  struct access *a = access_new(call, NULL);
+  struct access *a = access_new(call, NULL, caller_of_call());
   const struct host *h = host_of_call();
   access_made(a, h->slot, h->epoch);
   struct look l = {.block = b, .access = a, .before = *h, .write = write};
@@ -301,7 +301,7 @@ void access_keep(struct block *b, uintptr_t address, size_t size, const struct h
   if (!b->context->object.dead) check_unused(&l, touched, giver);
   count_kept(b, touched);
   tree_free(&b->ranges, touched);
-  struct access *a = access_new(self()->call, NULL);
+  struct access *a = access_new(self()->call, NULL, caller_of_call());
   struct range *kept = range_new(&b->ranges, address, address + size);
   add(kept, a, true);
   access_drop(a);

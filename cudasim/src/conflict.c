@@ -86,14 +86,22 @@ static void advise(FILE *f, const struct access *before, bool wrote, const struc
     advise_cuda(f, before, after);
 }
 
+static bool placed;
+
 static void tell_caller(FILE *f, const char *what, struct caller *c) {
-  if (caller_text(c)) fprintf(f, "; %s at %s", what, caller_text(c));
+  if (!caller_text(c)) return;
+  fprintf(f, "; %s at %s", what, caller_text(c));
+  placed = true;
 }
 
 static void tell_origins(FILE *f, const struct access *before, const struct access *after) {
   const char *there = label_origin(before->stream), *here = label_origin(after->stream);
-  tell_caller(f, "the earlier was queued", before->caller);
-  tell_caller(f, "the later", after->caller);
+  tell_caller(f, before->captured ? "the earlier was captured" : "the earlier was queued", before->caller);
+  tell_caller(f, after->captured ? "the later was captured" : "the later", after->caller);
+  if (before->launch != after->launch) {
+    tell_caller(f, "the earlier was launched", before->launcher);
+    tell_caller(f, "the later was launched", after->launcher);
+  }
   if (there) fprintf(f, "; %s is %s", label_name(before->stream), there);
   if (here && after->stream != before->stream) fprintf(f, "; %s is %s", label_name(after->stream), here);
 }
@@ -110,13 +118,13 @@ static size_t size;
 static FILE *begin(void) {
   FILE *f = open_memstream(&text, &size);
   if (!f) abort();
+  placed = false;
   return f;
 }
 
 static void end(FILE *f) {
   fclose(f);
-  violation("%s", text);
-  free(text);
+  violation_told(text, placed);
 }
 
 void conflict(const struct extent *s, const struct access *before, bool wrote, const struct access *after,
@@ -164,7 +172,7 @@ void conflict_pending(const struct extent *s, const struct access *before, bool 
   tell_memory(f, s);
   fprintf(f, " when its owner gives it back without having waited for that");
   if (before->stream) advise_pending(f, before, giver);
-  tell_caller(f, "it was queued", before->caller);
+  tell_caller(f, before->captured ? "it was captured" : "it was queued", before->caller);
   tell_caller(f, "the memory was given back", giver);
   if (label_origin(before->stream)) fprintf(f, "; %s is %s", label_name(before->stream), label_origin(before->stream));
   end(f);

@@ -136,8 +136,9 @@ static CUresult start(const struct exec *e, struct stream *launched_in) {
 
 /* A real device would fault, or use what the addresses mean by now. */
 static CUresult lost(const struct node *n, struct stream *lane) {
-  violation("%s, captured in %s, uses memory at 0x%zx that was freed before %s, or cannot be reached any more",
-            n->work.call, label_name(n->label), (size_t)n->work.to, self()->call);
+  const struct op op = {.stream = lane, .caller = n->object.maker};
+  violation_of(&op, "%s, captured in %s, uses memory at 0x%zx that was freed before %s, or cannot be reached any more",
+               n->work.call, label_name(n->label), (size_t)n->work.to, self()->call);
   return lane->context->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
@@ -160,6 +161,7 @@ static CUresult make(struct node *n, struct stream *lane) {
     n->op = op_new(n->type == CU_GRAPH_NODE_TYPE_HOST ? OP_HOST : OP_WAIT);
   if (r) return lost(n, lane);
   n->op->call = w->call;
+  n->op->caller = n->object.maker;
   n->op->host = w->host;
   n->op->data = w->data;
   return CUDA_SUCCESS;

@@ -8,6 +8,7 @@ struct op *op_new(int kind) {
   struct op *op = fresh(sizeof *op);
   op->kind = kind;
   op->call = self()->call;
+  op->caller = caller_of_call();
   return op;
 }
 
@@ -133,10 +134,8 @@ static bool may_run(struct context *c, const struct op *op) {
   for (int i = 0; i < 2 && !c->fault; i++) {
     const struct block *b = op->blocks[i];
     if (!b || !b->dead) continue;
-    const char *at = op->access ? caller_text(op->access->caller) : NULL;
-    violation("%s%s touched memory at 0x%zx, from %s, after it was freed%s%s", op->call,
-              op->stream->captured ? ", captured," : "", (size_t)b->address, b->call, at ? "; it was queued at " : "",
-              at ? at : "");
+    violation_of(op, "%s%s touched memory at 0x%zx, from %s, after it was freed", op->call,
+                 op->stream->captured ? ", captured," : "", (size_t)b->address, b->call);
     c->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   return !c->fault;

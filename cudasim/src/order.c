@@ -68,7 +68,7 @@ void order_stream_renew(struct stream *s) {
 
 /* ---- accesses ---- */
 
-struct access *access_new(const char *call, const struct stream *stream) {
+struct access *access_new(const char *call, const struct stream *stream, struct caller *caller) {
   static uint64_t queued;
   struct access *a = fresh(sizeof *a);
   a->refs = 1;
@@ -79,8 +79,9 @@ struct access *access_new(const char *call, const struct stream *stream) {
   if (stream && stream->captured) {
     a->captured = label_share(stream->captured);
     a->launch = stream->launch;
+    a->launcher = caller_of_call();
   }
-  a->caller = caller_of_call();
+  a->caller = caller;
   return a;
 }
 
@@ -198,7 +199,7 @@ void order_queued(struct op *op) {
   for (struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) comes_after_stream(op, other);
   if (s->role == LEGACY) clock_join(&op->prior, s->context->retired_blocking);
-  if (op->blocks[0]) op->access = access_new(op->call, s);
+  if (op->blocks[0]) op->access = access_new(op->call, s, op->caller);
   if (can_be_ordered(op))
     order(op);
   else

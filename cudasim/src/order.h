@@ -71,7 +71,8 @@ struct access {
   struct label *stream;   /* its name; NULL: the host */
   struct label *captured; /* a node's: the stream that captured it, where the other is that of the launch */
   uint64_t launch;        /* a node's: which one; otherwise 0 */
-  struct caller *caller;  /* who queued it; NULL if that is not known */
+  struct caller *caller;  /* who queued it, or captured it; NULL if that is not known */
+  struct caller *launcher;
 };
 
 /* order.c */
@@ -133,7 +134,7 @@ void access_by_host(const char *call, struct block *block, uintptr_t address, si
 void access_keep(struct block *block, uintptr_t address, size_t size, const struct host *host, struct caller *giver);
 void access_done(struct block *block, uintptr_t address, size_t size, const struct host *host);
 void access_hand_out(struct block *block, uintptr_t address, size_t size);
-struct access *access_new(const char *call, const struct stream *stream); /* NULL: of the host */
+struct access *access_new(const char *call, const struct stream *stream, struct caller *caller); /* NULL: of the host */
 void access_made(struct access *access, int slot, uint64_t epoch);
 void access_drop(struct access *access);
 void ranges_free(struct ranges *ranges);

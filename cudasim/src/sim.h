@@ -239,6 +239,7 @@ struct op {
   struct op *next;
   struct stream *stream;
   const char *call;
+  struct caller *caller;               /* who queued it, or captured it; NULL if that is not known */
   uint64_t seq, serial;                /* in its stream, from 1; of all, from 0 */
   struct points after;                 /* done first, in other streams */
   struct block *blocks[2];             /* touched; each is referred to */
@@ -378,7 +379,10 @@ void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
 
 /* violation.c */
+/* Of the call in progress, and of an operation; the place of either is added. */
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void violation_of(const struct op *op, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void violation_told(char *text, bool placed);            /* takes the text, which has the places, if they are known */
 char *violation_text(const struct violation *violation); /* to be freed */
 
 /* exclusive.c */

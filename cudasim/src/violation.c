@@ -1,5 +1,5 @@
 /* Violations. Those of one kind are one of the list, and are counted: they differ in addresses, in the streams and in
- * sizes. */
+ * sizes. Where no place is known, as in a program in Python, the memory distinguishes them. */
 #include "sim.h"
 
 #include <ctype.h>
@@ -9,14 +9,14 @@
 
 /* Leaves out what differs within a kind: addresses, numbers of streams, sizes, and where a stream was made. An address
  * that tells a place in a program follows "(+". */
-static char *kind_of(const char *text) {
+static char *kind_of(const char *text, bool placed) {
   static const char stream[] = "stream ", bytes[] = " bytes", origin[] = "; stream ";
   char *kind = fresh(strlen(text) + 1), *k = kind;
   for (const char *at = text, *end; *at; at = end) {
     for (end = at; isdigit((unsigned char)*end); end++) continue;
     if (!strncmp(at, origin, strlen(origin))) {
       end = at + 1 + strcspn(at + 1, ";");
-    } else if (!strncmp(at, " 0x", 3)) {
+    } else if (placed && !strncmp(at, " 0x", 3)) {
       end = at + 3 + strspn(at + 3, "0123456789abcdef");
       *k++ = ' ';
     } else if (end == at) {
@@ -30,8 +30,8 @@ static char *kind_of(const char *text) {
   return kind;
 }
 
-static void add(char *text) {
-  char *kind = kind_of(text);
+void violation_told(char *text, bool placed) {
+  char *kind = kind_of(text, placed);
   int i = 0;
   while (i < sim.violation_kinds && strcmp(sim.violations[i].kind, kind)) i++;
   sim.violation_count++;
@@ -46,13 +46,27 @@ static void add(char *text) {
   free(text);
 }
 
+static void tell(const char *what, const struct caller *place, const char *format, va_list args) {
+  char *text, *all;
+  const char *at = caller_text(place);
+  if (vasprintf(&text, format, args) < 0) abort();
+  if (asprintf(&all, "%s%s%s%s%s", text, at ? "; " : "", at ? what : "", at ? " at " : "", at ? at : "") < 0) abort();
+  free(text);
+  violation_told(all, at);
+}
+
 void violation(const char *format, ...) {
-  char *text;
   va_list args;
   va_start(args, format);
-  if (vasprintf(&text, format, args) < 0) abort();
+  tell("the call is", caller_of_call(), format, args);
   va_end(args);
-  add(text);
+}
+
+void violation_of(const struct op *op, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  tell(op->stream->captured ? "it was captured" : "it was queued", op->caller, format, args);
+  va_end(args);
 }
 
 char *violation_text(const struct violation *v) {

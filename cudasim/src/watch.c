@@ -66,16 +66,16 @@ void watch_queued(struct stream *s, struct op *op) {
 
 void watch_begins(struct op *op) {
   if (!op->hashed || hash_of(op->from, op->size) == op->hash) return;
-  violation(
-      "%s%s reads %zu bytes of %s memory at 0x%zx that the host changed after the copy was queued: "
-      "wait for the copy before writing to its source (seen with schedule=%s,delay=%llu,seed=%llu: not every "
-      "schedule shows it)",
-      op->call, op->stream->captured ? ", captured," : "", op->size,
-      op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
-      sim.options.lazy     ? "lazy"
-      : sim.options.random ? "random"
-                           : "inorder",
-      (unsigned long long)sim.options.delay, (unsigned long long)sim.options.seed);
+  violation_of(op,
+               "%s%s reads %zu bytes of %s memory at 0x%zx that the host changed after the copy was queued: "
+               "wait for the copy before writing to its source (seen with schedule=%s,delay=%llu,seed=%llu: not every "
+               "schedule shows it)",
+               op->call, op->stream->captured ? ", captured," : "", op->size,
+               op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
+               sim.options.lazy     ? "lazy"
+               : sim.options.random ? "random"
+                                    : "inorder",
+               (unsigned long long)sim.options.delay, (unsigned long long)sim.options.seed);
 }
 
 void watch_ended(struct op *op) {

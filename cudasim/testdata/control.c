@@ -312,9 +312,48 @@ SIMULATED(equal_violations_are_counted, "stacks=2", .races = true, .violates = t
   CHECK(reports("violations", "; 2 times"));
 }
 
-SIMULATED(equal_violations_of_unknown_places_are_one, "", .races = true, .violates = true) {
-  repeated(5);
-  CHECK(reports("violations", "; 7 times"));
+/* Of one function, but at other places. */
+SIMULATED(violations_of_calls_tell_their_places, "stacks=2", .violates = true) {
+  CUdeviceptr m = new_memory(64), n = new_memory(64);
+  for (int i = 0; i < 3; i++) cudasim_host_read((void *)(uintptr_t)m, 1);
+  cudasim_host_read((void *)(uintptr_t)n, 1);
+  cudasim_host_read((void *)(uintptr_t)m, 1);
+  CHECK(reports("violations", "; the call is at rules("));
+  CHECK(reports("violations", "; 3 times"));
+  CHECK(!reports("violations", "; 2 times"));
+  OK(cuMemFree_v2(m));
+  OK(cuMemFree_v2(n));
+}
+
+SIMULATED(overwritten_sources_tell_where_their_copies_were_queued, "stacks=2,schedule=lazy", .violates = true) {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  unsigned char *p = new_pinned(64);
+  OK(cuMemcpyHtoDAsync_v2(m, p, 64, s));
+  p[0]++;
+  OK(cuStreamSynchronize(s));
+  OK(cuMemcpyHtoDAsync_v2(m, p, 64, s));
+  p[0]++;
+  OK(cuStreamSynchronize(s));
+  CHECK(reports("violations", "; it was queued at rules("));
+  CHECK(!reports("violations", "; 2 times"));
+}
+
+/* As those of a program in Python: with nothing else to tell them apart. */
+SIMULATED(violations_of_unknown_places_are_counted_by_memory, "", .races = true, .violates = true) {
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m[] = {new_memory(64), new_memory(64)};
+  for (int i = 0; i < 2; i++) {
+    for (int times = 0; times < 5; times++) cudasim_host_read((void *)(uintptr_t)m[i], 1);
+    OK(cuMemsetD8Async(m[i], 0, 64, a));
+    OK(cuMemsetD8Async(m[i], 0, 64, b));
+    OK(cuMemsetD8Async(m[i], 0, 64, a));
+  }
+  CHECK(reports("violations", "; 5 times"));
+  CHECK(reports("violations", "; 2 times"));
+  CHECK(!reports("violations", "; 10 times"));
+  CHECK(!reports("violations", "; 4 times"));
+  OK(cuCtxSynchronize());
 }
 
 SIMULATED(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {

@@ -51,6 +51,34 @@ SIMULATED(violations_name_capture_and_launch, "", .races = true, .violates = tru
   CHECK(reports("violations", "call cuEventRecord in stream 2 of GPU 0 after cuGraphLaunch"));
 }
 
+static void set_twice(CUdeviceptr m, CUstream a, CUstream b) {
+  OK(cuMemsetD8Async(m, 1, 64, a));
+  OK(cuMemsetD8Async(m, 2, 64, b));
+}
+
+/* Two that lack a wait within the capture, and so are two of a kind in all but their places. */
+SIMULATED(violations_of_nodes_tell_where_they_were_captured, "stacks=2", .races = true, .violates = true) {
+  CUstream a = new_stream(), b = new_stream();
+  CUevent fork = new_event(), join = new_event();
+  CUdeviceptr m = new_memory(64), n = new_memory(64);
+  OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuEventRecord(fork, a));
+  OK(cuStreamWaitEvent(b, fork, 0));
+  set_twice(m, a, b);
+  OK(cuMemsetD8Async(n, 1, 64, a));
+  OK(cuMemsetD8Async(n, 2, 64, b));
+  OK(cuEventRecord(join, b));
+  OK(cuStreamWaitEvent(a, join, 0));
+  OK(cuGraphLaunch(executable(a), a));
+  CHECK(reports("violations", "; the earlier was captured at rules("));
+  CHECK(reports("violations", "; the later was captured at rules("));
+  CHECK(!reports("violations", "; 2 times"));
+  CHECK(!reports("violations", " launched at "));
+  OK(cuMemsetD8Async(m, 3, 64, b));
+  CHECK(reports("violations", "; the earlier was launched at rules("));
+  OK(cuCtxSynchronize());
+}
+
 SIMULATED(a_graph_that_uses_freed_memory_is_not_launched, "", .violates = true) {
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
