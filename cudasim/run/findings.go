@@ -59,11 +59,8 @@ func (f findings) writeViolations(out *bytes.Buffer) {
 func (f findings) writeLeaks(out *bytes.Buffer) {
 	out.WriteString("cudasim: leaks:\n")
 	for _, m := range f.machines {
-		for _, leak := range ledger.Summary(m.Leaks) {
+		for _, leak := range ledger.Summary(m.Leaks, m.MoreLeaks...) {
 			fmt.Fprintf(out, "  %s%s\n", f.process(m), leak)
-		}
-		if m.MoreLeaks > 0 {
-			fmt.Fprintf(out, "  %s%s more\n", f.process(m), count(m.MoreLeaks, "leak"))
 		}
 	}
 	if f.leakInGo() {

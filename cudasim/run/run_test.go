@@ -111,6 +111,11 @@ func TestFindings(t *testing.T) {
 			stderr: `^cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuEventCreate: 30 leaks on device 0, made at program\(\+0x\w+\)\n` +
 				"cudasim: 0 violations, 31 leaks\n$",
 		},
+		{ // more than the ledger lists
+			what: "leak-very-much", how: "0",
+			stderr: `^cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuEventCreate: 17000 leaks on device 0, made at program\(\+0x\w+\)\n` +
+				`  cuStreamCreate: 1 leak on device 0, made at program\(\+0x\w+\)\ncudasim: 0 violations, 17002 leaks\n$`,
+		},
 		{ // the user asked for the report as well; only a process that ends as usual writes it
 			what: "leak", how: "0", flags: []string{"-machine", "report=-"}, stderr: `(?s)^\{.*"leaks": \[.*\}\n` + leaks,
 		},
@@ -140,6 +145,14 @@ func TestSeveralProcesses(t *testing.T) {
 	const process = `process \d+ \(program\): `
 	assert.Regexp(t, "^cudasim: violation 1: "+process+violation+"\n\ncudasim: violation 2: "+process+violation+"\n\n"+
 		"cudasim: leaks:\n  "+process+"cuDevicePrimaryCtxRetain: .*\n  "+process+"cuMemAlloc: 4096 .*\ncudasim: 2 violations, 2 leaks\n$", o.stderr)
+}
+
+// The findings of a child have their texts, though its parent has made the same mistake before the fork.
+func TestChildOfAViolator(t *testing.T) {
+	t.Parallel()
+	o := outcome(t, running(t, "fork-between", "0"))
+	const one = `process \d+ \(program\): cudasim_host_read of device memory at .*;\n    the call is at program\(\+0x\w+\)\n\n`
+	assert.Regexp(t, "^cudasim: violation 1: "+one+"cudasim: violation 2: "+one+"cudasim: 2 violations, 0 leaks\n$", o.stderr)
 }
 
 // What a process that is left behind has done so far is printed, and it is not waited for.
@@ -208,7 +221,7 @@ func TestFolderIsRemoved(t *testing.T) {
 func TestText(t *testing.T) {
 	f := find([]ledger.Machine{{
 		Violations: []string{"one; 5 times"}, Repeated: 4, MoreViolations: 3,
-		Leaks: []string{"f: 0x1", "f: 0x2", "g: 0x1"}, MoreLeaks: 1, Kept: 1,
+		Leaks: []string{"f: 0x1", "f: 0x2", "g: 0x1"}, MoreLeaks: []ledger.More{{Count: 1}}, Kept: 1,
 	}})
 	assert.Equal(t, `cudasim: violation 1: one;
     5 times

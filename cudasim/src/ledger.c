@@ -8,14 +8,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { TEXT = 1 << 20, SLOTS = 1 << 14 };
+enum { TEXT = 1 << 20, SLOTS = 1 << 14, GROUPS = 1 << 8 };
 
 /* Of the slots, numbered from 1, the first are the references to primary contexts: two per device, of those
- * that are not kept and of those that are. An object that found no slot is counted instead. */
+ * that are not kept and of those that are. An object that found no slot is counted in a group instead: its number
+ * follows those of the slots. */
 enum { NO_SLOT = 0, OF_DEVICES = 2 * MAX_DEVICES, BEYOND = SLOTS + 1 };
 
 struct slot {
@@ -23,7 +25,14 @@ struct slot {
   char text[LIVE_TEXT];
 };
 
-static const char magic[] = "cudasim2";
+/* Live objects that differ in address and size alone: those of a loop leave room for the others. The last group has
+ * no text: it counts all for which there is no other. */
+struct group {
+  _Atomic uint64_t count[2]; /* not kept, kept */
+  char text[LIVE_TEXT];      /* of one of them */
+};
+
+static const char magic[] = "cudasim3";
 
 static struct ledger {
   char magic[8];
@@ -33,14 +42,16 @@ static struct ledger {
   _Atomic uint64_t times[MOST_VIOLATIONS]; /* of each kind */
   _Atomic uint64_t text_size;              /* of the texts of the kinds, each with its NUL */
   _Atomic uint64_t slots;                  /* that were ever used */
-  _Atomic uint64_t beyond[2];              /* live objects without a slot: not kept, kept */
   char text[TEXT];
   struct slot slot[SLOTS];
+  struct group group[GROUPS];
 } *ledger; /* NULL: there is none */
 
 static bool opened;
 static int kinds; /* of violations, whose texts are in the ledger */
 static uint32_t unused[SLOTS], unused_count;
+static char *groups[GROUPS]; /* what their texts have in common */
+static uint32_t group_count;
 
 static int create(void) {
   char path[sizeof sim.options.ledger + 64];
@@ -82,6 +93,7 @@ void ledger_leave(void) {
   opened = false;
   kinds = 0;
   unused_count = 0;
+  while (group_count) free(groups[--group_count]);
 }
 
 /* The texts are those of the first kinds: as many as there is room for. */
@@ -112,10 +124,25 @@ void ledger_forget_violations(void) {
 
 static struct slot *slot_at(uint32_t number) { return &ledger->slot[number - 1]; }
 
-static uint32_t take_slot(void) {
+static uint32_t find_group(const char text[LIVE_TEXT]) {
+  char *common = text_kind(text, true);
+  uint32_t g = 0;
+  while (g < group_count && strcmp(groups[g], common)) g++;
+  if (g < group_count || g == GROUPS - 1) {
+    free(common);
+    return g;
+  }
+  groups[group_count++] = common;
+  strcpy(ledger->group[g].text, text);
+  return g;
+}
+
+static struct group *group_of(const struct ledger_entry *e) { return &ledger->group[e->slot - BEYOND]; }
+
+static uint32_t take_slot(const char text[LIVE_TEXT]) {
   if (unused_count) return unused[--unused_count];
   uint64_t used = atomic_load(&ledger->slots);
-  if (used == SLOTS) return BEYOND;
+  if (used == SLOTS) return BEYOND + find_group(text);
   atomic_store(&ledger->slots, used + 1);
   return (uint32_t)used + 1;
 }
@@ -124,10 +151,10 @@ static uint32_t take_slot(void) {
 static bool lists(void) { return ledger && !sim.forked; }
 
 static void enter(struct ledger_entry *e, const char text[LIVE_TEXT]) {
-  const bool listed = e->slot;
-  if (!listed) e->slot = take_slot();
-  if (e->slot == BEYOND) {
-    if (!listed) atomic_fetch_add(&ledger->beyond[e->kept], 1);
+  if (e->slot >= BEYOND) ledger_remove(e); /* the text may be that of another group now */
+  if (!e->slot) e->slot = take_slot(text);
+  if (e->slot >= BEYOND) {
+    atomic_fetch_add(&group_of(e)->count[e->kept], 1);
     return;
   }
   struct slot *s = slot_at(e->slot);
@@ -153,8 +180,8 @@ void ledger_block(struct block *b) {
 
 void ledger_remove(struct ledger_entry *e) {
   if (!e->slot || !lists()) return;
-  if (e->slot == BEYOND) {
-    atomic_fetch_sub(&ledger->beyond[e->kept], 1);
+  if (e->slot >= BEYOND) {
+    atomic_fetch_sub(&group_of(e)->count[e->kept], 1);
   } else {
     atomic_store(&slot_at(e->slot)->used, 0);
     unused[unused_count++] = e->slot;
@@ -166,9 +193,9 @@ void ledger_keep(struct ledger_entry *e, bool kept) {
   bool before = e->kept;
   e->kept = kept;
   if (before == kept || !e->slot || !lists()) return;
-  if (e->slot == BEYOND) {
-    atomic_fetch_add(&ledger->beyond[kept], 1);
-    atomic_fetch_sub(&ledger->beyond[before], 1);
+  if (e->slot >= BEYOND) {
+    atomic_fetch_add(&group_of(e)->count[kept], 1);
+    atomic_fetch_sub(&group_of(e)->count[before], 1);
   } else {
     atomic_store(&slot_at(e->slot)->kept, kept);
   }

@@ -113,6 +113,7 @@ static void in_child(void) {
   sim.forked = sim.initialised;
   sim.running = sim.inside = sim.touching = 0;
   ledger_leave();
+  violations_forget(); /* its ledger has the texts of its own */
   sim_unlock();
 }
 

@@ -382,7 +382,9 @@ uint64_t nanoseconds(void);
 /* Of the call in progress, and of an operation; the place of either is added. */
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violation_of(const struct op *op, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void violation_told(char *text, bool placed);            /* takes the text, which has the places, if they are known */
+void violation_told(char *text, bool placed); /* takes the text, which has the places, if they are known */
+void violations_forget(void);
+char *text_kind(const char *text, bool placed);          /* likewise, and of a live object */
 char *violation_text(const struct violation *violation); /* to be freed */
 
 /* exclusive.c */

@@ -9,7 +9,7 @@
 
 /* Leaves out what differs within a kind: addresses, numbers of streams, sizes, and where a stream was made. An address
  * that tells a place in a program follows "(+". */
-static char *kind_of(const char *text, bool placed) {
+char *text_kind(const char *text, bool placed) {
   static const char stream[] = "stream ", bytes[] = " bytes", origin[] = "; stream ";
   char *kind = fresh(strlen(text) + 1), *k = kind;
   for (const char *at = text, *end; *at; at = end) {
@@ -31,7 +31,7 @@ static char *kind_of(const char *text, bool placed) {
 }
 
 void violation_told(char *text, bool placed) {
-  char *kind = kind_of(text, placed);
+  char *kind = text_kind(text, placed);
   int i = 0;
   while (i < sim.violation_kinds && strcmp(sim.violations[i].kind, kind)) i++;
   sim.violation_count++;
@@ -77,8 +77,7 @@ char *violation_text(const struct violation *v) {
   return text;
 }
 
-void cudasim_forget_violations(void) {
-  sim_lock();
+void violations_forget(void) {
   for (int i = 0; i < sim.violation_kinds; i++) {
     free(sim.violations[i].text);
     free(sim.violations[i].kind);
@@ -86,5 +85,10 @@ void cudasim_forget_violations(void) {
   sim.violation_kinds = 0;
   sim.violation_count = 0;
   ledger_forget_violations();
+}
+
+void cudasim_forget_violations(void) {
+  sim_lock();
+  violations_forget();
   sim_unlock();
 }

@@ -29,5 +29,15 @@ func TestSummary(t *testing.T) {
 		"cuDevicePrimaryCtxRetain: 1 references to device 0",
 		"cuMemAlloc: 256 bytes at 0x3 on device 0" + at,
 	}))
+	assert.Equal(t, []string{
+		"cuMemAlloc: 12 leaks on device 0" + at,
+		"cuMemAlloc: 64 bytes at 0x4 on device 0" + elsewhere,
+		"cuEventCreate: 1 leak on device 1",
+		"3 leaks more",
+	}, ledger.Summary([]string{
+		"cuMemAlloc: 64 bytes at 0x2 on device 0" + at,
+		"cuMemAlloc: 64 bytes at 0x4 on device 0" + elsewhere,
+	}, ledger.More{Text: "cuMemAlloc: 8 bytes at 0x6 on device 0" + at, Count: 11},
+		ledger.More{Text: "cuEventCreate: 0x5 on device 1", Count: 1}, ledger.More{Count: 3}))
 	assert.Empty(t, ledger.Summary(nil))
 }

@@ -24,24 +24,37 @@ type Machine struct {
 	MoreViolations int      // that are not in Violations, for want of room
 
 	Leaks     []string // "cuMemAlloc: 4096 bytes at 0x... on device 0"
-	MoreLeaks int      // that are not in Leaks, for want of room
+	MoreLeaks []More   // that are not in Leaks, for want of room
 
 	Kept int // live objects that libraries keep in caches of their own
+}
+
+// More counts leaks that differ from one of them in address and size alone.
+type More struct {
+	Text  string // of the one; "" where they have nothing in common
+	Count int
 }
 
 // CountViolations returns the number of violations, listed or not.
 func (m Machine) CountViolations() int { return len(m.Violations) + m.Repeated + m.MoreViolations }
 
 // CountLeaks returns the number of leaks, listed or not.
-func (m Machine) CountLeaks() int { return len(m.Leaks) + m.MoreLeaks }
+func (m Machine) CountLeaks() int {
+	count := len(m.Leaks)
+	for _, more := range m.MoreLeaks {
+		count += more.Count
+	}
+	return count
+}
 
 // The layout is that of struct ledger in src/ledger.c.
 
-const magic = "cudasim2"
+const magic = "cudasim3"
 
 const (
 	textRoom = 1 << 20
 	slotRoom = 1 << 14
+	groups   = 1 << 8
 )
 
 type header struct {
@@ -52,12 +65,17 @@ type header struct {
 	Times      [100]uint64
 	TextSize   uint64
 	Slots      uint64
-	Beyond     [2]uint64
 }
 
 type slot struct {
 	Used, Kept uint32
 	Text       [504]byte
+}
+
+// group counts live objects that found no slot.
+type group struct {
+	Leaks, Kept uint64
+	Text        [504]byte
 }
 
 // Read returns what the files of the folder have, in the order of the processes' numbers. A process
@@ -105,14 +123,20 @@ func read(path string) (*Machine, error) {
 	texts := io.NewSectionReader(f, int64(binary.Size(h)), int64(h.TextSize))
 	slots := make([]slot, h.Slots)
 	table := io.NewSectionReader(f, int64(binary.Size(h))+textRoom, int64(binary.Size(slots)))
-	m := &Machine{Process: int(h.Process), Program: text(h.Program[:]), MoreLeaks: int(h.Beyond[0]), Kept: int(h.Beyond[1])}
+	more := make([]group, groups)
+	rest := io.NewSectionReader(f, int64(binary.Size(h))+textRoom+slotRoom*int64(binary.Size(slot{})), int64(binary.Size(more)))
+	m := &Machine{Process: int(h.Process), Program: text(h.Program[:])}
 	if err := m.readViolations(texts, h); err != nil {
 		return nil, err
 	}
 	if err := binary.Read(table, binary.NativeEndian, slots); err != nil {
 		return nil, err
 	}
+	if err := binary.Read(rest, binary.NativeEndian, more); err != nil {
+		return nil, err
+	}
 	m.addLive(slots)
+	m.addMore(more)
 	return m, nil
 }
 
@@ -148,6 +172,15 @@ func (m *Machine) addLive(slots []slot) {
 			m.Kept++
 		default:
 			m.Leaks = append(m.Leaks, text(s.Text[:]))
+		}
+	}
+}
+
+func (m *Machine) addMore(groups []group) {
+	for _, g := range groups {
+		m.Kept += int(g.Kept)
+		if g.Leaks > 0 {
+			m.MoreLeaks = append(m.MoreLeaks, More{text(g.Text[:]), int(g.Leaks)})
 		}
 	}
 }

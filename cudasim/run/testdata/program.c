@@ -101,6 +101,13 @@ static void leak_much(void) {
   for (int i = 0; i < 30; i++) CALL("cuEventCreate", &event, 0, 0, 0);
 }
 
+static void leak_very_much(void) {
+  void *event, *stream;
+  use();
+  for (int i = 0; i < 17000; i++) CALL("cuEventCreate", &event, 0, 0, 0);
+  CALL("cuStreamCreate", &stream, 1, 0, 0);
+}
+
 static void violate_and_leak(void) {
   use();
   copies(0);
@@ -140,6 +147,29 @@ static void fork_before(void) {
   }
   violate();
   wait_for(child);
+}
+
+static void read_device_memory(address memory) {
+  void (*host_read)(address, size_t);
+  *(void **)&host_read = dlsym(driver, "cudasim_host_read");
+  CHECK(host_read != NULL);
+  host_read(memory, 4);
+}
+
+/* What the child reads is still memory of its parent's machine, of which it has a copy. */
+static void fork_between(void) {
+  use();
+  address memory = new_memory(64);
+  read_device_memory(memory);
+  pid_t child = fork();
+  if (!child) {
+    CALL("cuDriverGetVersion", &child, 0, 0, 0);
+    read_device_memory(memory);
+    _exit(0);
+  }
+  wait_for(child);
+  CALL("cuMemFree_v2", memory, 0, 0, 0);
+  leave();
 }
 
 /* A child that has let go of the standard streams, and lives until descriptor 3 has nothing more to read. */
@@ -198,10 +228,12 @@ static const struct {
     {"violate-much", violate_much},
     {"leak", leak},
     {"leak-much", leak_much},
+    {"leak-very-much", leak_very_much},
     {"violate-and-leak", violate_and_leak},
     {"nothing", nothing},
     {"fork-after", fork_after},
     {"fork-before", fork_before},
+    {"fork-between", fork_between},
     {"leave-a-child", leave_a_child},
     {"print-signals", print_signals},
     {"wait-for-a-line", wait_for_a_line},

@@ -124,6 +124,18 @@ static void full_and_empty_again(void) {
   new_event();
 }
 
+/* More places than the ledger has groups, after 17,000 events of one. */
+static void full_of_many_places(void) {
+  char place[16];
+  use();
+  for (int i = 0; i < 17000; i++) new_event();
+  for (int i = 0; i < 300; i++) {
+    snprintf(place, sizeof place, "place %d", i);
+    cudasim_caller(place);
+    new_event();
+  }
+}
+
 static void many_violations(void) {
   use();
   violate(150);
@@ -167,6 +179,7 @@ static const struct {
     SITUATION(kept_and_released),
     SITUATION(full),
     SITUATION(full_and_empty_again),
+    SITUATION(full_of_many_places),
     SITUATION(many_violations),
     SITUATION(many_kinds_of_violations),
     SITUATION(forgotten_violations),
