@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,15 @@ var program struct {
 	err    error
 }
 
+func buildProgram(path string, flags ...string) error {
+	build := emulated.Compiler(append(flags, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+		"-o", path, "testdata/program.c", "-ldl")...)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
 // theProgram builds testdata/program.c, which main removes, and returns the beginning of its command line.
 func theProgram(t *testing.T) []string {
 	t.Helper()
@@ -33,11 +44,7 @@ func theProgram(t *testing.T) []string {
 		if program.folder, program.err = os.MkdirTemp("", "cudasim-run-test-"); program.err != nil {
 			return
 		}
-		build := emulated.Compiler("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
-			"-o", filepath.Join(program.folder, "program"), "testdata/program.c", "-ldl")
-		if out, err := build.CombinedOutput(); err != nil {
-			program.err = fmt.Errorf("%w\n%s", err, out)
-		}
+		program.err = buildProgram(filepath.Join(program.folder, "program"))
 	})
 	require.NoError(t, program.err)
 	return emulated.Words(filepath.Join(program.folder, "program"))
@@ -135,6 +142,50 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// placeOfLeak returns what a program of that name and these flags has as the place of its leak.
+func placeOfLeak(t *testing.T, name string, flags ...string) (path, place string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	require.NoError(t, buildProgram(path, flags...))
+	o := outcome(t, command(t, append(emulated.Words(path), "leak", "0")...))
+	_, place, _ = strings.Cut(o.stderr, ", made at "+name+"(")
+	place, _, _ = strings.Cut(place, ")\n")
+	return path, place
+}
+
+// It is the address that addr2line takes, in a program that is not position-independent, too.
+func TestPlaceOfACallIsAnAddressOfTheFile(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"-pie", "-no-pie"} {
+		path, place := placeOfLeak(t, "program", flag, "-f"+strings.TrimPrefix(flag, "-"))
+		address, err := strconv.ParseUint(strings.TrimPrefix(place, "+"), 0, 64)
+		require.NoError(t, err, flag)
+		file, err := elf.Open(path)
+		require.NoError(t, err)
+		defer file.Close()
+		text := file.Section(".text")
+		assert.True(t, text.Addr <= address && address < text.Addr+text.Size, "%s: %#x", flag, address)
+	}
+}
+
+// Calls from the interpreter and from libffi have no place, and those of programs with similar names have.
+func TestPlaceOfACallInProgramsWithNamesLikePythons(t *testing.T) {
+	t.Parallel()
+	for name, has := range map[string]bool{
+		"python3.12": false, "python": false, "libffi.so.8": false, "libpython3.13t.so.1.0": false, "libc.so.6": false,
+		"python-bench": true, "python_thing.so": true, "libffigure.so": true, "libc.so-test": true,
+	} {
+		_, place := placeOfLeak(t, name)
+		assert.Equal(t, has, place != "", name)
+	}
+}
+
+func TestPlaceOfACallInAFunctionWithALongName(t *testing.T) {
+	t.Parallel()
+	_, place := placeOfLeak(t, "program", "-rdynamic", "-Dcall="+strings.Repeat("k", 600))
+	assert.Regexp(t, `^k{120}\.\.\.\+0x\w+$`, place)
 }
 
 // Parent and child violate, and the child leaks: both are named.

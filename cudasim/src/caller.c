@@ -8,6 +8,8 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <link.h>
+#include <regex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,16 +53,21 @@ static struct caller *said(const char *text) {
 
 /* Of the name of a file: no line of a program is behind a call that one of these makes. */
 static bool ends_program(const char *file) {
-  static const char *const with[] = {"libc.so", "libffi", "libpython", "python"};
-  for (size_t i = 0; i < sizeof with / sizeof *with; i++)
-    if (!strncmp(file, with[i], strlen(with[i]))) return true;
-  return false;
+  static const char names[] = "^(python[0-9.]*[dt]?(-dbg)?|lib(c|ffi(-[0-9a-f]+)?|python[0-9.]+[dt]*)\\.so[0-9.]*)$";
+  regex_t pattern;
+  if (regcomp(&pattern, names, REG_EXTENDED | REG_NOSUB)) abort();
+  const bool ends = !regexec(&pattern, file, 0, NULL, 0);
+  regfree(&pattern);
+  return ends;
 }
 
-/* The place of the call, before the one that it returns to. */
-static void write_frame(FILE *f, const void *address, const Dl_info *in, const char *file) {
-  const uintptr_t from = (uintptr_t)(in->dli_sname ? in->dli_saddr : in->dli_fbase);
-  fprintf(f, "%s(%s+0x%zx)", file, in->dli_sname ? in->dli_sname : "", (size_t)((uintptr_t)address - 1 - from));
+/* The place of the call, before the one that it returns to: in the function, or as addr2line takes it. The name of a
+ * function may be longer than the ledger has room for. */
+static void write_frame(FILE *f, const void *address, const Dl_info *in, const struct link_map *map, const char *file) {
+  enum { MOST = 120 };
+  const char *name = in->dli_sname ? in->dli_sname : "", *cut = strlen(name) > MOST ? "..." : "";
+  const uintptr_t from = in->dli_sname ? (uintptr_t)in->dli_saddr : (uintptr_t)map->l_addr;
+  fprintf(f, "%s(%.*s%s+0x%zx)", file, MOST, name, cut, (size_t)((uintptr_t)address - 1 - from));
 }
 
 /* "program(function+0x12) < program(main+0x34)", without the frames of the simulator itself and of the functions that
@@ -70,14 +77,15 @@ static char *text_of_stack(void *const *frames, int count) {
   size_t size = 0;
   FILE *f = open_memstream(&text, &size);
   Dl_info here, in;
+  struct link_map *map;
   if (!f || !dladdr(&sim, &here)) abort();
   int own = count, told = 0;
   while (own > 0 && (!dladdr(frames[own - 1], &in) || in.dli_fbase != here.dli_fbase)) own--;
-  for (int i = own; i < count && told < MOST_TOLD && dladdr(frames[i], &in); i++) {
+  for (int i = own; i < count && told < MOST_TOLD && dladdr1(frames[i], &in, (void **)&map, RTLD_DL_LINKMAP); i++) {
     const char *slash = strrchr(in.dli_fname, '/'), *file = slash ? slash + 1 : in.dli_fname;
     if (ends_program(file)) break;
     if (told++) fputs(" < ", f);
-    write_frame(f, frames[i], &in, file);
+    write_frame(f, frames[i], &in, map, file);
   }
   fclose(f);
   return text;
