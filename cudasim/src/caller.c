@@ -130,3 +130,9 @@ const char *caller_library(const struct caller *c) {
   const char *in = c && !c->count ? strstr(c->text, between) : NULL;
   return in ? in + strlen(between) : NULL;
 }
+
+bool caller_has_memory(const struct caller *c) {
+  static const char with[] = "memory/";
+  const char *in = caller_library(c);
+  return in && !strncmp(in, with, strlen(with));
+}

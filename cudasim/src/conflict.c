@@ -37,11 +37,8 @@ static void advise_cuda(FILE *f, const struct access *before, const struct acces
 
 static bool begins(const char *text, const char *with) { return text && !strncmp(text, with, strlen(with)); }
 
-/* Reports whether the caller has the memory itself, and not in a batch. */
-static bool has_memory(const struct access *a) { return begins(caller_library(a->caller), "memory/"); }
-
 static void advise_free(FILE *f, const struct access *before, const struct access *after) {
-  if (has_memory(after))
+  if (caller_has_memory(after->caller))
     fprintf(f, "call m.Free(stream) with %s, or m.FreeAfter(event) with an event behind %s", label_name(before->stream),
             call_of(before));
   else
@@ -62,14 +59,26 @@ static void advise_order(FILE *f, const struct access *before, bool wrote, const
           here, second);
 }
 
+/* A copy of a batch, in a stream that the program does not have. */
+static void advise_copy(FILE *f, const struct access *before, const struct access *after) {
+  const bool own = label_own(before->stream);
+  fprintf(f, "call %sbatch.WithEvent(stream) with %s after %s, and use what it returns for %s",
+          own ? "batch.WaitOn(stream) with a stream of the program, and " : "",
+          own ? "the same one" : label_name(before->stream), before->call, after->call);
+}
+
 /* A program that does it by the functions of this library. */
 static void advise_go(FILE *f, const struct access *before, bool wrote, const struct access *after) {
   const char *second = call_of(after);
-  if (!after->stream)
+  if (!after->stream && label_own(before->stream))
+    fprintf(f, "call batch.Synchronize(ctx) before %s", second);
+  else if (!after->stream)
     fprintf(f, "call stream.Synchronize(ctx) of %s before %s", label_name(before->stream), second);
   else if (begins(after->call, "cuMemFree"))
     advise_free(f, before, after);
-  else if (wrote && !has_memory(before) && caller_library(before->caller))
+  else if (wrote && label_own(after->stream) && !begins(before->call, "cuMemAlloc"))
+    advise_copy(f, before, after);
+  else if (wrote && !caller_has_memory(before->caller) && caller_library(before->caller))
     fprintf(f, "call batch.WaitOn(stream) with %s before %s", label_name(after->stream), second);
   else
     advise_order(f, before, wrote, after);
@@ -159,7 +168,7 @@ static void advise_pending(FILE *f, const struct access *before, struct caller *
   if (!by)
     fprintf(f, ": name %s as one that uses the memory, or call cuStreamSynchronize of it after %s", stream,
             before->call);
-  else if (begins(by, "memory/"))
+  else if (caller_has_memory(giver))
     fprintf(f, ": call stream.Synchronize(ctx) of %s before", stream);
   else
     fprintf(f, ": call batch.UsedOn(stream) with %s before the release", stream);

@@ -7,6 +7,7 @@
 
 struct label {
   int refs;
+  bool own;
   char *name, *origin;
 };
 
@@ -30,16 +31,18 @@ static char *name_of(const struct stream *s) {
   }
 }
 
-static char *origin_of(const struct stream *s, const char *maker) {
+static char *origin_of(const struct stream *s, const char *maker, const struct caller *c) {
   if (s->role != ORDINARY) return NULL;
-  const char *caller = caller_text(caller_of_call());
+  const char *caller = caller_text(c);
   return format("0x%zx, %s %s%s%s", (size_t)s->object.handle, maker ? "made by" : "handed out by",
                 maker ? maker : "a library", caller ? " at " : "", caller ? caller : "");
 }
 
 struct label *label_of(const struct stream *s, const char *maker) {
   struct label *l = fresh(sizeof *l);
-  *l = (struct label){1, name_of(s), origin_of(s, maker)};
+  const struct caller *c = caller_of_call();
+  const bool own = caller_library(c) && !caller_has_memory(c);
+  *l = (struct label){1, own, name_of(s), origin_of(s, maker, c)};
   return l;
 }
 
@@ -55,5 +58,6 @@ void label_drop(struct label *l) {
   free(l);
 }
 
+bool label_own(const struct label *l) { return l && l->own; }
 const char *label_name(const struct label *l) { return l ? l->name : "the host"; }
 const char *label_origin(const struct label *l) { return l ? l->origin : NULL; }

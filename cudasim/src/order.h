@@ -113,6 +113,7 @@ struct caller *giver_of_call(void); /* who gave back what a library acts on; NUL
 struct label *label_of(const struct stream *stream, const char *maker); /* a call; NULL: a library handed it out */
 struct label *label_share(struct label *label);
 void label_drop(struct label *label);
+bool label_own(const struct label *label);           /* a library has it for work of its own */
 const char *label_name(const struct label *label);   /* NULL: the host */
 const char *label_origin(const struct label *label); /* NULL: not worth telling */
 
@@ -122,6 +123,7 @@ struct caller *caller_of_call(void);                  /* NULL if it is not asked
 const char *caller_text(const struct caller *caller); /* NULL if it is not known */
 const char *caller_library(
     const struct caller *caller); /* the function of a library that says it makes the call; or NULL */
+bool caller_has_memory(const struct caller *caller); /* or streams: they are the program's, and in no batch */
 
 /* access.c */
 struct ranges {

@@ -284,6 +284,24 @@ SIMULATED(a_free_is_made_where_the_memory_was_given_back, "stacks=1", .races = t
   CHECK(reports("violations", "; the later at giver, in give"));
 }
 
+/* What it says has to be possible for a program that has no such stream. */
+SIMULATED(advice_names_no_stream_of_a_library, "stacks=1", .races = true, .violates = true) {
+  CUdeviceptr m = new_memory(64);
+  unsigned char *p = new_pinned(64);
+  cudasim_caller("program, in memory/cudaalloc.(*Device).NewStream");
+  CUstream a = new_stream();
+  OK(cuMemsetD8Async(m, 0, 64, a));
+  cudasim_caller("program, in cdevice.(*RecordBatch).CopyToHost");
+  CUstream b = new_stream();
+  OK(cuMemcpyDtoHAsync_v2(p, m, 64, b));
+  CHECK(reports("violations", "call batch.WithEvent(stream) with stream 1 of GPU 0 after cuMemsetD8Async, and use"));
+  cudasim_caller("program");
+  cudasim_host_read(p, 64);
+  CHECK(reports("violations", "call batch.Synchronize(ctx) before cudasim_host_read"));
+  CHECK(!reports("violations", "with stream 2"));
+  cudasim_drain();
+}
+
 SIMULATED(violations_in_streams_of_other_places_are_of_one_kind, "stacks=1", .races = true, .violates = true) {
   for (int i = 0; i < 5; i++) {
     char maker[] = "maker 0";
