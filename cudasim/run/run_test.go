@@ -202,8 +202,8 @@ func TestSeveralProcesses(t *testing.T) {
 func TestChildOfAViolator(t *testing.T) {
 	t.Parallel()
 	o := outcome(t, running(t, "fork-between", "0"))
-	const one = `process \d+ \(program\): cudasim_host_read of device memory at .*;\n    the call is at program\(\+0x\w+\)\n\n`
-	assert.Regexp(t, "^cudasim: violation 1: "+one+"cudasim: violation 2: "+one+"cudasim: 2 violations, 0 leaks\n$", o.stderr)
+	const one = `process \d+ \(program\): cudasim_host_read of device memory at .*;\n    the call is at program\(\+0x\w+\)`
+	assert.Regexp(t, "^cudasim: violation 1: "+one+"\n\ncudasim: violation 2: "+one+";\n    2 times\n\ncudasim: 3 violations, 0 leaks\n$", o.stderr)
 }
 
 // What a process that is left behind has done so far is printed, and it is not waited for.

@@ -31,6 +31,7 @@ char *text_kind(const char *text, bool placed) {
 }
 
 void violation_told(char *text, bool placed) {
+  ledger_open(); /* a forked child may have made no call yet */
   char *kind = text_kind(text, placed);
   int i = 0;
   while (i < sim.violation_kinds && strcmp(sim.violations[i].kind, kind)) i++;

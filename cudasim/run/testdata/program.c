@@ -165,6 +165,7 @@ static void fork_between(void) {
   read_device_memory(memory);
   pid_t child = fork();
   if (!child) {
+    read_device_memory(memory);
     CALL("cuDriverGetVersion", &child, 0, 0, 0);
     read_device_memory(memory);
     _exit(0);
