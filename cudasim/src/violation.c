@@ -1,5 +1,5 @@
 /* Violations. Those of one kind are one of the list, and are counted: they differ in addresses, in the streams and in
- * sizes. Where no place is known, as in a program in Python, the memory distinguishes them. */
+ * sizes. Where no place is known, as in a program in Python, those of other sizes are of other kinds. */
 #include "sim.h"
 
 #include <ctype.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Leaves out what differs within a kind: addresses, numbers of streams, sizes, and where a stream was made. An address
- * that tells a place in a program follows "(+". */
+/* Leaves out what differs within a kind: addresses, numbers of streams, where a stream was made, and sizes, unless
+ * these are all that tells places apart. An address that tells a place in a program follows "(+". */
 char *text_kind(const char *text, bool placed) {
   static const char stream[] = "stream ", bytes[] = " bytes", origin[] = "; stream ";
   char *kind = fresh(strlen(text) + 1), *k = kind;
@@ -16,12 +16,12 @@ char *text_kind(const char *text, bool placed) {
     for (end = at; isdigit((unsigned char)*end); end++) continue;
     if (!strncmp(at, origin, strlen(origin))) {
       end = at + 1 + strcspn(at + 1, ";");
-    } else if (placed && !strncmp(at, " 0x", 3)) {
+    } else if (!strncmp(at, " 0x", 3)) {
       end = at + 3 + strspn(at + 3, "0123456789abcdef");
       *k++ = ' ';
     } else if (end == at) {
       *k++ = *end++;
-    } else if (strncmp(end, bytes, strlen(bytes)) &&
+    } else if ((!placed || strncmp(end, bytes, strlen(bytes))) &&
                ((size_t)(at - text) < strlen(stream) || strncmp(at - strlen(stream), stream, strlen(stream)))) {
       memcpy(k, at, (size_t)(end - at));
       k += end - at;
