@@ -274,7 +274,7 @@ func scribble(s *abi.ArrowSchema) {
 
 func TestImportSchemaOfSomethingElse(t *testing.T) {
 	for _, c := range []badTree{
-		{"a leaf", leafBase, func(*abi.ArrowSchema) {}, `.format = "i", want "+s", a struct of columns; ImportArray, ImportArrayReader and ImportField take all types: invalid`},
+		{"a leaf", leafBase, func(*abi.ArrowSchema) {}, `.format = "i", want "+s": invalid: it is no struct of columns; ImportArray, ImportArrayReader and ImportField take all types`},
 		{"no format", structBase, func(s *abi.ArrowSchema) { s.Format = 0 }, `.format = NULL, want a string: invalid`},
 		{"a dictionary", structBase, func(s *abi.ArrowSchema) { s.Dictionary = uintptr(unsafe.Pointer(child(s, 0))) }, `.dictionary, want NULL: invalid`},
 		{"bad metadata", structBase, withMetadata(int32Bytes(-1)), `.metadata.n = -1, want 0 to 65536: invalid`},

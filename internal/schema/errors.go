@@ -33,6 +33,8 @@ func invalid(field string, got, want any) error {
 	return &fielderr.Error{Field: field, Got: got, Want: want, Err: arrow.ErrInvalid}
 }
 
+var errNoColumns = fmt.Errorf("%w: it is no struct of columns; ImportArray, ImportArrayReader and ImportField take all types", arrow.ErrInvalid)
+
 // unsupported returns the error for a field that the interface allows and arrow-go does not support.
 func unsupported(field string, got, want any) error {
 	return &fielderr.Error{Field: field, Got: got, Want: want, Err: arrow.ErrNotImplemented}

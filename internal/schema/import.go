@@ -157,7 +157,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 		return nil, err
 	}
 	if text != "+s" {
-		return nil, invalid(".format", text, fielderr.Text(`"+s", a struct of columns; ImportArray, ImportArrayReader and ImportField take all types`))
+		return nil, &fielderr.Error{Field: ".format", Got: text, Want: "+s", Err: errNoColumns}
 	}
 	if s.Dictionary != 0 {
 		return nil, invalid(".dictionary", nil, fielderr.NULL)
