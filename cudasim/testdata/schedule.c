@@ -36,15 +36,15 @@ SIMULATED(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay
 
 static atomic_bool entered, left;
 
-static void take_time(void *unused) {
-  (void)unused;
+static void take_time(void *milliseconds) {
   entered = true;
-  nap(20);
+  nap(*(int *)milliseconds);
   left = true;
 }
 
 WITH_OBJECTS(pausing_waits_for_what_runs, "") {
-  OK(cuLaunchHostFunc(a, take_time, NULL));
+  int milliseconds = 20;
+  OK(cuLaunchHostFunc(a, take_time, &milliseconds));
   while (!entered) nap(1);
   cudasim_pause();
   CHECK(left);
@@ -54,13 +54,22 @@ WITH_OBJECTS(pausing_waits_for_what_runs, "") {
 
 static void raise_flag(void *flag) { *(atomic_bool *)flag = true; }
 
+/* The machine is to be paused while the first function runs. On a busy one that may have ended before: it takes longer
+ * then. */
 WITH_OBJECTS(a_host_function_that_waits_for_another_begins_in_no_pause, "") {
-  atomic_bool called = false;
-  OK(cuLaunchHostFunc(a, take_time, NULL));
-  while (!entered) nap(1);
-  OK(cuLaunchHostFunc(b, raise_flag, &called));
-  nap(5); /* its stream waits for the end of the other function */
-  cudasim_pause();
+  atomic_bool called = true;
+  for (int milliseconds = 20; called && milliseconds < 10000; milliseconds *= 2) {
+    entered = called = false;
+    OK(cuLaunchHostFunc(a, take_time, &milliseconds));
+    while (!entered) nap(1);
+    OK(cuLaunchHostFunc(b, raise_flag, &called));
+    nap(5); /* its stream waits for the end of the other function */
+    cudasim_pause();
+    if (called) {
+      cudasim_resume();
+      OK(cuCtxSynchronize());
+    }
+  }
   STAYS(!called);
   cudasim_resume();
   OK(cuStreamSynchronize(b));
