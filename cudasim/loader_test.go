@@ -21,8 +21,8 @@ func buildLibrary(t testing.TB, source string, flags ...string) string {
 	return library
 }
 
-// The loader's lock and the machine's are taken in one order: a program whose library calls the driver while it is
-// loaded or unloaded goes on, whatever its other threads do. A program that hangs is ended by a signal.
+// The loader's lock and the machine's are taken in one order: a library can call the driver while it is loaded or
+// unloaded, and another thread is in the driver. A program that hangs is ended by a signal.
 func TestLibrariesThatCallTheDriverWhileTheyAreLoaded(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t, "testdata/loader/library.c")

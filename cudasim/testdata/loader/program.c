@@ -52,6 +52,7 @@ static void *make_one(void *data) {
   return data;
 }
 
+/* The same at other places, for the second time. */
 static void *make_another(void *data) {
   void *event;
   await_library();
