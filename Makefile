@@ -173,12 +173,12 @@ cudasim: ## the simulated CUDA driver, for any program; prints its path
 gpu: ## both halves of the kit for a GPU, with the simulated driver for one and no Go in reach of the second
 	ci/gpu build build/gpu
 	driver=$$($(GO) run ./cudasim/build) && python=$$(integration/cuda/venv.sh "$$driver") && \
-		env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" KIT_SIMULATED=1 PYTHON="$$python" \
+		env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" KIT_SIMULATED=1 KIT_SECONDS=2400 PYTHON="$$python" \
 		CUDASIM=devices=2,pageable_async=1 build/gpu/gpu run
 
 libcudf: ## the kit's programs for libcudf, built, and run as far as they need no GPU; 500 MB of wheels, the first time
 	ci/gpu build build/libcudf libcudf
-	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" KIT_SIMULATED=1 \
+	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" KIT_SIMULATED=1 KIT_SECONDS=1200 \
 		CUDASIM=devices=2,pageable_async=1 build/libcudf/gpu run libcudf
 
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h

@@ -5,7 +5,7 @@ CONSUMER is standin or passing, whose FROM is -, view or owning of the library F
 colons separate. PASS is one of
 
     load       loads the consumer, and prints the GPU and the version of CUDA
-    cases      every array, one after the other; those behind the job AFTER if it is given
+    cases      every array, one after the other; those behind the job AFTER, or from JOB on if it is =JOB
     stream     as many batches in a row as the variable KIT_ROW says
     threads    four threads, each with a stream of its own; in Python's consumers, others release
     slices     tables that the consumer cuts
@@ -169,8 +169,9 @@ class Check:
     def cases(self):
         counts, refusals, changes = {}, {}, {}
         jobs = self.kit.jobs()
+        first = jobs.index(AFTER.removeprefix("=")) + (not AFTER.startswith("=")) if AFTER else 0
         with driver.stream() as stream:
-            for job in jobs[jobs.index(AFTER) + 1 if AFTER else 0 :]:
+            for job in jobs[first:]:
                 progress(job)
                 case = case_of(job)
                 try:

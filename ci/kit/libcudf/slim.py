@@ -56,7 +56,7 @@ def main(path, *archs):
     os.unlink(path)  # it may be a link to the file of another folder
     with open(path, "wb") as f:
         f.write(data)
-    print(f"libcudf has code for {' '.join(archs)} only: {kept >> 20} MB, without {cleared >> 20} MB")
+    print(f"{os.path.basename(path)} has code for {' '.join(archs)} only: {kept >> 20} MB, without {cleared >> 20} MB")
 
 
 main(*sys.argv[1:])

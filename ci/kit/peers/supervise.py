@@ -1,4 +1,5 @@
-"""Runs the checks of each peer in a process of its own, and goes on after a check that crashed or did not end."""
+"""Runs the checks of each peer in a process of its own, and goes on after a check that crashed or did not end. A peer whose checks
+all have a result is not started again. Exit status: 75 where checks are left for another run."""
 
 import importlib.util
 import os
@@ -18,6 +19,7 @@ START_SECONDS = 120  # for the import of a peer, with its first kernels
 PEER_SECONDS = 110  # for all checks of a peer
 PROCESSES = 6  # after which a peer is given up
 BROKEN = 3  # the exit status of a process whose context is broken, for which another one goes on
+LEFT = 75  # the exit status of this program where checks are left
 
 
 def main():
@@ -25,15 +27,44 @@ def main():
         say(f"skip peers: NumPy, which every check needs, is not installed for {sys.executable}")
         return 0
     wanted = os.environ.get("PEERS", "").split() or PEERS
-    end = time.monotonic() + float(os.environ.get("KIT_SECONDS") or 540) - 15
-    bad = False
+    end = time.monotonic() + float(os.environ.get("KIT_SECONDS") or 480)
+    complete = _Complete()
+    bad = left = False
     for name in wanted:
-        if end - time.monotonic() < 20:
-            say(f"FAIL {name}: no time is left for it")
-            bad = True
+        if name in complete:
             continue
-        bad |= Peer(name, min(end, time.monotonic() + PEER_SECONDS)).run()
-    return 1 if bad else 0
+        if end - time.monotonic() < 20:
+            say(f"{name}: no time is left for it in this run")
+            left = True
+            continue
+        peer = Peer(name, end - 5)
+        peer.run()
+        bad |= peer.failed
+        left |= peer.left
+        if not peer.left:
+            complete.add(name)
+    return LEFT if left else 1 if bad else 0
+
+
+class _Complete:
+    """The peers whose checks all have a result, by earlier runs in the same folder or this one."""
+
+    def __init__(self):
+        folder = os.environ.get("KIT_OUT")
+        self._path = folder and os.path.join(folder, "complete")
+        self._names = set()
+        if self._path and os.path.exists(self._path):
+            with open(self._path) as f:
+                self._names.update(f.read().split())
+
+    def __contains__(self, name):
+        return name in self._names
+
+    def add(self, name):
+        self._names.add(name)
+        if self._path:
+            with open(self._path, "a") as f:
+                print(name, file=f)
 
 
 def say(line):
@@ -41,22 +72,23 @@ def say(line):
 
 
 class Peer:
-    """The checks of one peer, over as many processes as they need."""
+    """The checks of one peer, over as many processes as they need. end is that of the section's time."""
 
     def __init__(self, name, end):
         self._name, self._end = name, end
-        self._done, self._failed, self._ended = 0, False, False
+        self._own_end = time.monotonic() + PEER_SECONDS
+        self._done, self._ended = 0, False
+        self.failed = self.left = False
 
     def run(self):
-        """Reports whether a check failed."""
         for _ in range(PROCESSES):
             self._process()
-            if self._ended:
-                return self._failed
-            if time.monotonic() > self._end:
+            if self._ended or self.left:
+                return
+            if time.monotonic() > self._own_end:
                 break
         say(f"FAIL {self._name}: given up, the checks that follow were not made")
-        return True
+        self.failed = True
 
     def _process(self):
         """Makes checks until the process ends: at the end of the list, or because of one of them."""
@@ -72,12 +104,14 @@ class Peer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            if self.left:
+                return
             if reason is None and process.returncode not in (0, BROKEN):
                 reason = f"the process ended with {_status(process.returncode)}"
             if reason is not None:
                 say(f"FAIL {current or self._name}: {reason}")
                 _tail(errors, start)
-                self._failed = True
+                self.failed = True
                 self._ended = self._ended or current is None  # it did not come to the checks
 
     def _follow(self, process):
@@ -86,13 +120,14 @@ class Peer:
         threading.Thread(target=_read, args=[process.stdout, lines], daemon=True).start()
         current, limit = None, START_SECONDS
         while True:
-            left = min(limit, self._end - time.monotonic())
+            now = time.monotonic()
+            ends = {now + limit: f"it did not end in {limit} seconds", self._own_end: f"the time of {self._name} is over", self._end: None}
             try:
-                line = lines.get(timeout=max(left, 0.1))
+                line = lines.get(timeout=max(min(ends) - now, 0.1))
             except queue.Empty:
-                if left < limit:
-                    return current, f"the time of {self._name} is over"
-                return current, f"it did not end in {limit} seconds"
+                reason = ends[min(ends)]
+                self.left = reason is None
+                return current, reason or "the time of this run is over"
             if line is None:
                 return current, None
             if line.startswith("@begin "):
@@ -101,7 +136,7 @@ class Peer:
             elif line == "@end":
                 self._ended = True
             else:
-                self._failed |= line.startswith("FAIL ")
+                self.failed |= line.startswith("FAIL ")
                 say(line)
 
 

@@ -35,9 +35,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/share"
 )
@@ -80,6 +80,7 @@ type peer struct {
 	shared *share.Shared
 	opened []*cdevice.RecordBatch
 	gone   chan struct{}
+	finish func() // of the work that is pending
 }
 
 func (p *peer) do(ctx context.Context, words []string) (string, error) {
@@ -109,11 +110,8 @@ func (p *peer) do(ctx context.Context, words []string) (string, error) {
 		p.opened = nil
 		return "released", nil
 	case "finish":
-		sim, err := simulator()
-		if err == nil {
-			sim.Resume()
-		}
-		return "finished", err
+		p.finish()
+		return "finished", nil
 	case "gone":
 		<-p.gone
 		return "gone", nil
@@ -163,7 +161,7 @@ func (p *peer) share(ctx context.Context, name, variant, where, openers string) 
 	defer batch.Release()
 	batch = batch.WithMetadata(arrow.NewMetadata([]string{"of", "bytes"}, []string{"batch", "\xff"}))
 	defer batch.Release()
-	there, err := shareable(ctx, batch, where)
+	there, err := p.shareable(ctx, batch, where)
 	if err != nil {
 		return "", err
 	}
@@ -179,9 +177,9 @@ func (p *peer) share(ctx context.Context, name, variant, where, openers string) 
 }
 
 // shareable returns a copy that can be shared.
-func shareable(ctx context.Context, batch *cdevice.RecordBatch, where string) (*cdevice.RecordBatch, error) {
+func (p *peer) shareable(ctx context.Context, batch *cdevice.RecordBatch, where string) (*cdevice.RecordBatch, error) {
 	if where != "host" {
-		return onGPU(ctx, batch, where == "busy")
+		return p.onGPU(ctx, batch, where == "busy")
 	}
 	mem, err := share.NewAllocator()
 	if err != nil {
@@ -200,10 +198,8 @@ func shareable(ctx context.Context, batch *cdevice.RecordBatch, where string) (*
 	return there.WithMetadata(batch.Metadata()), nil
 }
 
-func simulator() (*cudasim.Sim, error) { return cudasim.Open(os.Getenv("CDEVICE_CUDA_DRIVER")) }
-
-// onGPU returns a copy in shareable memory of the GPU. The work that makes it is pending if busy is set.
-func onGPU(ctx context.Context, batch *cdevice.RecordBatch, busy bool) (*cdevice.RecordBatch, error) {
+// onGPU returns a copy in shareable memory of the GPU. The work that makes it is pending, until finish, if busy is set.
+func (p *peer) onGPU(ctx context.Context, batch *cdevice.RecordBatch, busy bool) (*cdevice.RecordBatch, error) {
 	gpu, err := cudaalloc.Open(0)
 	if err != nil {
 		return nil, err
@@ -213,16 +209,14 @@ func onGPU(ctx context.Context, batch *cdevice.RecordBatch, busy bool) (*cdevice
 		return there, err
 	}
 	defer there.Release()
-	sim, err := simulator()
-	if err != nil {
-		return nil, err
-	}
 	stream, err := gpu.NewStream()
 	if err != nil {
 		return nil, err
 	}
 	defer stream.Close()
-	sim.Pause()
+	if p.finish, err = cudatest.TryHold(stream); err != nil {
+		return nil, err
+	}
 	return there.CopyTo(ctx, gpu.Shareable(), cdevice.WithStream(stream))
 }
 
