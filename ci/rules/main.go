@@ -1,59 +1,92 @@
-// Command rules writes docs/gpu/rules.md, the table of the rules that ci/kit/rules checks on any driver.
+// Command rules keeps what GPUs have shown of the rules that ci/kit/rules checks on any driver.
 //
-//	go run ./ci/rules                  the rules as they are now, and what the simulator does; the GPU column is kept
-//	go run ./ci/rules results/rules.txt   fills the GPU column from the output of the kit's section rules, or of its report
+//	go run ./ci/rules                  writes docs/gpu/rules.md of the rules as they are now
+//	go run ./ci/rules OUTPUT...        also takes the results of runs on GPUs, from the output of the kit's section rules or its report
+//	go run ./ci/rules -build FOLDER    builds the program there, and the file order: its rules, those first that a GPU should run first
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
-const pagePath = "docs/gpu/rules.md"
+// Where the files are in the repository.
+const (
+	sources  = "ci/kit/rules"
+	dataPath = sources + "/results.tsv"
+	pagePath = "docs/gpu/rules.md"
+)
 
 func main() {
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: rules [output of the section rules on a GPU]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: rules [output of the section rules on a GPU]... | rules -build FOLDER")
 	}
+	folder := flag.String("build", "", "build the program of the rules in `FOLDER`, and list its rules in the order of their worth")
 	flag.Parse()
-	if err := run(flag.Args()); err != nil {
+	do := func() error { return update(flag.Args()) }
+	if *folder != "" {
+		do = func() error { return buildKit(*folder) }
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "rules:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+// update takes the results of runs, and writes data and page anew.
+func update(outputs []string) error {
 	folder, err := os.MkdirTemp("", "rules-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	program, err := build(".", folder)
+	list, known, err := load(folder)
 	if err != nil {
 		return err
 	}
-	list, err := program.list()
-	if err != nil {
-		return err
-	}
-	simulator, err := program.simulate()
-	if err != nil {
-		return err
-	}
-	old, err := os.ReadFile(pagePath)
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	gpu := readPage(string(old))
-	if len(args) > 0 {
-		text, err := os.ReadFile(args[0])
+	for _, output := range outputs {
+		text, err := os.ReadFile(output)
 		if err != nil {
 			return err
 		}
-		if gpu, err = readGPU(string(text)); err != nil {
-			return fmt.Errorf("%s: %w", args[0], err)
+		run, err := readOutput(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", output, err)
 		}
+		known.add(run)
 	}
-	return os.WriteFile(pagePath, []byte(page(list, simulator, gpu)), 0o666)
+	known.keep(list)
+	if err := os.WriteFile(dataPath, []byte(known.String()), 0o666); err != nil {
+		return err
+	}
+	return os.WriteFile(pagePath, []byte(page(list, known)), 0o666)
+}
+
+func buildKit(folder string) error {
+	list, known, err := load(folder)
+	if err != nil {
+		return err
+	}
+	fmt.Println(len(list), "rules")
+	return os.WriteFile(filepath.Join(folder, "order"), []byte(known.order(list)), 0o666)
+}
+
+// load builds the program in a folder, and returns its rules and their results.
+func load(folder string) ([]rule, results, error) {
+	program, err := build(".", folder)
+	if err != nil {
+		return nil, results{}, err
+	}
+	list, err := program.list()
+	if err != nil {
+		return nil, results{}, err
+	}
+	data, err := os.ReadFile(dataPath)
+	if err != nil {
+		return nil, results{}, err
+	}
+	known, err := readData(string(data))
+	return list, known, err
 }

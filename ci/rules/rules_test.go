@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,20 +59,113 @@ func theProgram(t *testing.T) (program, []rule) {
 	return p, list
 }
 
-// The page has the rules of the program, and the simulator follows each of them: that is a test of cudasim.
-func TestPageHasTheRules(t *testing.T) {
+// run runs rules on a driver. The output is complete even if rules differ.
+func (p program) run(driver, options string, names ...string) (string, error) {
+	cmd := emulated.Command(string(p), names...)
+	cmd.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM="+options)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
+		err = nil
+	}
+	return string(out), err
+}
+
+// printed are the results in the output of the program, on any driver.
+func printed(output string) map[string]result {
+	lines := map[string]result{}
+	for line := range strings.Lines(output) {
+		if name, r, ok := readLine(strings.TrimSuffix(line, "\n")); ok {
+			lines[name] = r
+		}
+	}
+	return lines
+}
+
+// Data and page are of the rules of the program. That the simulator follows each is a test of cudasim.
+func TestDataAndPageAreCurrent(t *testing.T) {
 	_, list := theProgram(t)
-	text, err := os.ReadFile(filepath.Join(root, pagePath))
-	require.NoError(t, err)
-	passed := results{lines: map[string]result{}}
+	names := map[string]bool{}
 	for _, r := range list {
-		require.NotContains(t, passed.lines, r.name, "two rules of one name")
-		passed.lines[r.name] = result{word: "ok"}
+		require.False(t, names[r.name], "two rules are named %s", r.name)
+		names[r.name] = true
 		assert.True(t, strings.HasSuffix(r.text, "."), "%s: %s", r.name, r.text)
 	}
-	if page(list, passed, readPage(string(text))) != string(text) {
-		t.Error("docs/gpu/rules.md is not what go run ./ci/rules writes")
+	data, err := os.ReadFile(filepath.Join(root, dataPath))
+	require.NoError(t, err)
+	known, err := readData(string(data))
+	require.NoError(t, err)
+	require.NotEmpty(t, known)
+	known.keep(list)
+	if known.String() != string(data) {
+		t.Errorf("%s is not what go run ./ci/rules writes", dataPath)
 	}
+	text, err := os.ReadFile(filepath.Join(root, pagePath))
+	require.NoError(t, err)
+	if page(list, known) != string(text) {
+		t.Errorf("%s is not what go run ./ci/rules writes", pagePath)
+	}
+	assert.Equal(t, len(list)-len(known.in(list, simulated)), strings.Count(known.order(list), "\n")-strings.Count(known.order(list), "then\n"))
+}
+
+// Rules after the word then run after those before it, once, and each prints its line when it is done.
+func TestRulesRunInParts(t *testing.T) {
+	t.Setenv("RULE_PROCESSES", "3")
+	p, list := theProgram(t)
+	driver, err := cudasim.Build()
+	require.NoError(t, err)
+	alone, shared := "null_is_no_context", "an_event_never_recorded_is_complete" // the former in a process of its own
+	order := func(arguments ...string) (names []string) {
+		out, err := p.run(driver, "", arguments...)
+		require.NoError(t, err)
+		for line := range strings.Lines(out) {
+			if name, _, ok := readLine(strings.TrimSuffix(line, "\n")); ok {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	assert.Equal(t, []string{shared, alone}, order(alone, shared))
+	assert.Equal(t, []string{alone, shared}, order(alone, "then", shared, "then"))
+	assert.Equal(t, []string{alone, shared}, order(alone, "then", "then", shared, alone))
+	arguments := strings.Fields(results{"copies_of_nothing_succeed": {word: "ok"}}.order(list))
+	require.Greater(t, len(arguments), 400)
+	names := order(arguments...)
+	assert.Equal(t, "copies_of_nothing_succeed", names[len(names)-1])
+	assert.Len(t, names, len(arguments)-1)
+}
+
+// What rules have shown is printed while others run, by other processes too: the program may be ended before they do.
+func TestLinesAreThereAtOnce(t *testing.T) {
+	t.Setenv("RULE_SECONDS", "600")
+	t.Setenv("RULE_PROCESSES", "2")
+	p, _ := theProgram(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(emulated.Slower())*time.Minute)
+	defer cancel()
+	// The first process waits for ever, and the second runs the other rule.
+	cmd := emulated.CommandContext(ctx, string(p), "a_context_that_was_not_attached_is_not_detached", "null_is_no_context")
+	cmd.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+wrongDriver(t))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "ok null_is_no_context" {
+	}
+	assert.Equal(t, "ok null_is_no_context", lines.Text())
+	cancel()
+	assert.Error(t, cmd.Wait())
+}
+
+// wrongDriver is a driver that does some things wrong.
+func wrongDriver(t *testing.T) string {
+	t.Helper()
+	driver, err := cudasim.Build()
+	require.NoError(t, err)
+	wrong := filepath.Join(t.TempDir(), "libwrong.so")
+	out, err := emulated.Compiler("-shared", "-fPIC", "-o", wrong, "testdata/wrong.c",
+		"-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return wrong
 }
 
 // A driver that does things wrong, crashes and hangs loses the rules that meet that, and no others.
@@ -75,18 +173,12 @@ func TestDifferencesAreReported(t *testing.T) {
 	t.Setenv("RULE_SECONDS", "5")
 	t.Setenv("RULE_PROCESSES", "3")
 	p, _ := theProgram(t)
-	driver, err := cudasim.Build()
-	require.NoError(t, err)
-	wrong := filepath.Join(t.TempDir(), "libwrong.so")
-	out, err := emulated.Compiler("-shared", "-fPIC", "-o", wrong, "testdata/wrong.c",
-		"-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver)).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	text, err := p.run(wrong, "devices=2", "an_event_never_recorded_is_complete", "an_event_is_pending_until_its_stream_gets_there",
+	text, err := p.run(wrongDriver(t), "devices=2", "an_event_never_recorded_is_complete", "an_event_is_pending_until_its_stream_gets_there",
 		"a_pending_event_may_be_destroyed", "fills_have_three_widths", "copies_of_nothing_succeed", "wide_fills_are_aligned",
 		"allocated_memory_is_no_longer_available", "no_memory_of_size_zero", "null_is_no_context", "freed_memory_is_refused",
 		"freed_memory_is_not_freed_again", "a_created_context_is_current_until_destroyed", "a_handle_that_is_no_stream_is_refused")
 	require.NoError(t, err)
-	lines := readOutput(text).lines
+	lines := printed(text)
 	assert.Equal(t, result{word: "ok"}, lines["an_event_never_recorded_is_complete"])
 	assert.Equal(t, "FAIL", lines["an_event_is_pending_until_its_stream_gets_there"].word)
 	assert.Contains(t, lines["an_event_is_pending_until_its_stream_gets_there"].text,
@@ -111,7 +203,7 @@ func TestMissingFunctionsAndDrivers(t *testing.T) {
 	require.NoError(t, err)
 	out, err := p.run(driver, "", "pools", "no_memory_of_size_zero", "functions_newer_than_the_version_asked_for_are_not_found")
 	require.NoError(t, err)
-	lines := readOutput(out).lines
+	lines := printed(out)
 	assert.Equal(t, result{word: "skip", text: "the driver has no cuMemAllocAsync"}, lines["no_pool_memory_of_size_zero"])
 	assert.Equal(t, result{word: "ok"}, lines["no_memory_of_size_zero"])
 	assert.Contains(t, lines["functions_newer_than_the_version_asked_for_are_not_found"].text,
@@ -120,15 +212,15 @@ func TestMissingFunctionsAndDrivers(t *testing.T) {
 	require.NoError(t, err)
 	out, err = p.run(driver, "", "functions")
 	require.NoError(t, err)
-	lines = readOutput(out).lines
+	lines = printed(out)
 	assert.Equal(t, result{word: "skip", text: "the driver has no cuGetProcAddress_v2"}, lines["unknown_functions_are_not_found"])
 	assert.Equal(t, result{word: "ok"}, lines["the_function_of_four_arguments_fails_for_unknown_names"])
 	driver, err = cudasim.Build()
 	require.NoError(t, err)
-	out, err = p.run(driver, "devices=0")
+	out, err = p.run(driver, "devices=0", "all")
 	require.NoError(t, err)
 	assert.Contains(t, out, "FAIL driver: cuInit(0) is CUDA_ERROR_NO_DEVICE, not CUDA_SUCCESS\n")
-	out, err = p.run("/no/such/libcuda.so.1", "")
+	out, err = p.run("/no/such/libcuda.so.1", "", "all")
 	require.NoError(t, err)
 	assert.Contains(t, out, "FAIL driver: /no/such/libcuda.so.1: cannot open shared object file")
 }
@@ -146,54 +238,108 @@ func TestRulesOfTheSimulatorAlone(t *testing.T) {
 	} {
 		out, err := p.run(driver, "", "garbage_is_no_context", "null_is_no_context")
 		require.NoError(t, err)
-		lines := readOutput(out).lines
+		lines := printed(out)
 		assert.Equal(t, want, lines["garbage_is_no_context"])
 		assert.Equal(t, result{word: "ok"}, lines["null_is_no_context"])
 	}
 }
 
 func TestOutputMustBeOfAGPU(t *testing.T) {
-	_, err := readGPU("driver: CUDA 13.0\ndevice 0: H100\nok one\n")
+	_, err := readOutput("driver: CUDA 13.0\ndevice 0: H100\nok one\n")
 	assert.NoError(t, err)
-	_, err = readGPU("== tests\nno rules\n")
+	_, err = readOutput("== tests\nno rules\n")
 	assert.ErrorContains(t, err, "no lines of rules")
-	_, err = readGPU("driver: CUDA 12.4\ndevice 0: cudasim device 0\nok one\n")
+	_, err = readOutput("driver: CUDA 12.4\ndevice 0: cudasim device 0\nok one\n")
 	assert.ErrorContains(t, err, "of the simulator")
 }
 
-func TestColumnOfTheGPU(t *testing.T) {
-	list := []rule{
-		{"events", "one", "manual", "One.", ""}, {"events", "two", "seen", "Two | three.", ""},
-		{"streams", "three", "reading", "Three.", ""}, {"streams", "four", "reading", "Four.", "crash | hang"},
+// four are rules, of which the last is of the simulator alone.
+var four = []rule{
+	{"events", "one", "manual", "One.", ""},
+	{"events", "two", "seen", "Two | three.", ""},
+	{"streams", "three", "reading", "Three.", ""},
+	{"streams", "four", "reading", "Four.", "crash | hang"},
+}
+
+const (
+	h100  = "driver: CUDA 13.0; device 0: H100"
+	first = "date: x\n== tests\nok other\n== rules\ndriver: CUDA 13.0\ndevice 0: H100\nok one\n" +
+		"FAIL two: seen on drivers: Two | three. here: a | b here: c\nskip three: needs two devices\n" +
+		"skip four: stricter than drivers, which crash | hang\n== speed\nok four\n"
+)
+
+// ran are the results of runs, one after the other, as the file of the data has them.
+func ran(t *testing.T, list []rule, outputs ...string) results {
+	t.Helper()
+	known := results{}
+	for _, output := range outputs {
+		run, err := readOutput(output)
+		require.NoError(t, err)
+		known.add(run)
+		known.keep(list)
+		again, err := readData(known.String())
+		require.NoError(t, err)
+		require.Equal(t, known, again)
 	}
-	simulator := results{lines: map[string]result{"one": {word: "ok"}, "two": {word: "ok"}, "three": {word: "ok"}, "four": {word: "ok"}}}
-	empty := page(list, simulator, results{})
-	assert.Contains(t, empty, "| `one` | manual | One. | ok | not run yet |\n")
-	assert.Contains(t, empty, "no GPU has run the rules yet")
-	assert.Empty(t, readPage(empty).lines)
-	gpu := readOutput("date: x\n== tests\nok other\n== rules\ndriver: CUDA 13.0\ndevice 0: H100\nok one\n" +
-		"FAIL two: seen on drivers: Two | three. here: a | b here: c\nskip three: needs two devices\n== speed\nok four\n")
-	filled := page(list, simulator, gpu)
-	assert.Contains(t, filled, "The GPU follows 1 and differs in 1; it had differed in 0 that were rewritten since. 0 are not run yet.\n\nThe GPU column is from this driver: driver: CUDA 13.0; device 0: H100.\n")
-	assert.Contains(t, filled, "| `one` | manual | One. | ok | ok |\n")
-	assert.Contains(t, filled, "| `two` | seen | Two &#124; three. | ok | **differs**: a &#124; b here: c |\n")
-	assert.Contains(t, filled, "| `three` | reading | Three. | ok | skipped: needs two devices |\n")
-	assert.Contains(t, filled, "| `four` | reading | Four. | ok | the simulator is stricter than drivers, which crash &#124; hang |\n")
-	assert.Equal(t, gpu, readPage(filled))
-	assert.Equal(t, filled, page(list, simulator, readPage(filled)))
+	return known
+}
+
+func TestData(t *testing.T) {
+	known := ran(t, four, first)
+	assert.Equal(t, dataHead+"# driver 1: "+h100+"\none\t1\tok\nthree\t1\tskip\tneeds two devices\n"+
+		"two\t1\tFAIL\ta | b here: c\tTwo | three.\n", known.String())
+	for _, bad := range []string{"one\t1\tok\n", "# driver 1: x\none\t2\tok\n", "# driver 1: x\none\n", "\n"} {
+		_, err := readData(dataHead + bad)
+		assert.ErrorContains(t, err, "is no row", bad)
+	}
+}
+
+// A run of some of the rules says nothing of the others, and a rule that was skipped keeps what it has shown elsewhere.
+func TestRunsAreMerged(t *testing.T) {
+	a100 := "driver: CUDA 12.4\ndevice 0: A100\ndevice 1: A100\npeer access between devices 0 and 1: yes\n"
+	later := "driver: CUDA 12.4; device 0: A100; device 1: A100; peer access between devices 0 and 1: yes"
+	known := ran(t, four, first, a100+"ok three\nskip one: the driver has no cuX\nskip two: no time was left\n")
+	assert.Equal(t, results{
+		"one": {word: "ok", driver: h100}, "two": {"FAIL", "a | b here: c", h100, "Two | three."}, "three": {word: "ok", driver: later},
+	}, known)
+	assert.Contains(t, page(four, known), "\n- CUDA 12.4; device 0: A100; device 1: A100; peer access between devices 0 and 1: yes: 1 rules\n- CUDA 13.0; device 0: H100: 2 rules\n")
+	known = ran(t, four, first, a100+"skip three: needs peer access\nok two\nFAIL one: manual: One. here: no\n")
+	assert.Equal(t, results{
+		"one": {"FAIL", "no", later, "One."}, "two": {word: "ok", driver: later}, "three": {word: "skip", text: "needs peer access", driver: later},
+	}, known)
+	assert.Equal(t, ran(t, four, first), ran(t, four, first, a100+"skip three: no time was left\nok four\nok gone\n"))
+	// One output may have several runs.
+	assert.Equal(t, ran(t, four, first, a100+"ok two\n"), ran(t, four, strings.Replace(first, "== speed", a100+"ok two\n== speed", 1)))
+}
+
+func TestPage(t *testing.T) {
+	none := page(four, results{})
+	assert.Contains(t, none, "Of 4 rules, GPUs follow 0, differ from 0, and had differed from 0 that were rewritten since; 0 lacked something that they\nneed, 3 have not run, and 1 are of the simulator alone.\n")
+	assert.Contains(t, none, "| `two` | seen | Two &#124; three. | events |\n")
+	assert.Equal(t, "one\ntwo\nthree\n", results{}.order(four))
+	known := ran(t, four, first)
+	filled := page(four, known)
+	assert.Contains(t, filled, "GPUs follow 1, differ from 1, and had differed from 0 that were rewritten since; 1 lacked something that they\nneed, 0 have not run,")
+	assert.NotContains(t, filled, "`one`")
+	assert.Contains(t, filled, "## Rules that a GPU does not follow\n\n| rule | as | the rule | the GPU |\n|---|---|---|---|\n"+
+		"| `two` | seen | Two &#124; three. | a &#124; b here: c |\n")
+	assert.Contains(t, filled, "| needs two devices | `three` |\n")
+	assert.Contains(t, filled, "| `four` | reading | Four. | crash &#124; hang |\n")
+	assert.Equal(t, "two\nthen\nthree\nthen\none\n", known.order(four))
 }
 
 // What a GPU did with a rule that was rewritten since says nothing of the rule as it is now.
-func TestColumnOfTheGPUIsOfTheRuleThatRan(t *testing.T) {
+func TestRewrittenRules(t *testing.T) {
 	list := []rule{{"events", "one", "manual", "One.", ""}, {"events", "two", "manual", "Two.", ""}}
-	gpu := readOutput("driver: CUDA 13.0\nFAIL one: simulator, where the manual is silent: None. here: a\n" +
-		"FAIL two: manual: Three. here: b\n")
-	list[1].driver = "pass"
-	first := page(list, results{}, gpu)
-	assert.Contains(t, first, "The GPU follows 0 and differs in 0; it had differed in 1 that were rewritten since. 0 are not run yet.")
-	assert.Contains(t, first, "| `one` | manual | One. | not run yet | differed before the rule was rewritten: a |\n")
-	assert.Equal(t, first, page(list, results{}, readPage(first)))
+	known := ran(t, list, "driver: CUDA 13.0\nFAIL one: simulator, where the manual is silent: None. here: a\nok two\n")
+	filled := page(list, known)
+	assert.Contains(t, filled, "differ from 0, and had differed from 1 that were rewritten since;")
+	assert.Contains(t, filled, "## Rewritten since a GPU differed\n\n| rule | as | the rule now | the GPU, of the rule as it was |\n|---|---|---|---|\n"+
+		"| `one` | manual | One. | a |\n")
+	assert.Equal(t, "one\nthen\ntwo\n", known.order(list))
 	list[0].text = "None."
-	assert.Contains(t, page(list, results{}, gpu), "| `one` | manual | None. | not run yet | **differs**: a |\n")
-	assert.Contains(t, page(list, results{}, readPage(page(list, results{}, gpu))), "The GPU follows 0 and differs in 1;")
+	assert.Contains(t, page(list, known), "differ from 1, and had differed from 0 that")
+	list[0].driver = "pass"
+	known.keep(list)
+	assert.NotContains(t, known, "one")
 }

@@ -1,11 +1,11 @@
 /* rules --list
- * rules all | GROUP... | NAME...
+ * rules all | GROUP... | NAME... [then ...]
  *
  * Runs the rules on the driver that CDEVICE_CUDA_DRIVER names (libcuda.so.1). Each prints a line: ok NAME, FAIL NAME:
  * the rule and what the driver does, or skip NAME: what it lacks. This process never calls the driver: rules run in
  * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. Of the
  * latter, RULE_PROCESSES run at once (1). A rule with which the simulator is stricter than drivers on purpose is
- * skipped on a driver. */
+ * skipped on a driver. Those after the word "then" run once those before it have. */
 #include "rules.h"
 
 #include <poll.h>
@@ -74,28 +74,37 @@ static struct child start_child(void (*run)(void* data, int out), void* data) {
   return child;
 }
 
-/* The next line of the child, without its end; NULL: there is none, and *late says that there was no time. */
-static char* next_line(struct child* child, double seconds, bool* late) {
+/* A line that has been read, without its end, or NULL. */
+static char* take_line(struct child* child) {
   static char line[sizeof child->text];
+  char* end = memchr(child->text, '\n', child->length);
+  if (end == NULL) return NULL;
+  size_t n = (size_t)(end - child->text);
+  memcpy(line, child->text, n);
+  line[n] = '\0';
+  child->length -= n + 1;
+  memmove(child->text, end + 1, child->length);
+  return line;
+}
+
+/* Waits until there is something, and reports whether there will be more. */
+static bool read_more(struct child* child) {
+  ssize_t n = read(child->in, child->text + child->length, sizeof child->text - child->length);
+  if (n > 0) child->length += (size_t)n;
+  return n > 0;
+}
+
+/* The next line of the child; NULL: there is none, and *late says that there was no time. */
+static char* next_line(struct child* child, double seconds, bool* late) {
   const double until = now() + seconds;
   *late = false;
   for (;;) {
-    char* end = memchr(child->text, '\n', child->length);
-    if (end != NULL) {
-      size_t n = (size_t)(end - child->text);
-      memcpy(line, child->text, n);
-      line[n] = '\0';
-      child->length -= n + 1;
-      memmove(child->text, end + 1, child->length);
-      return line;
-    }
+    char* line = take_line(child);
+    if (line != NULL) return line;
     struct pollfd fd = {.fd = child->in, .events = POLLIN};
     double left = until - now();
     *late = left <= 0 || poll(&fd, 1, (int)(left * 1000) + 1) == 0;
-    if (*late) return NULL;
-    ssize_t n = read(child->in, child->text + child->length, sizeof child->text - child->length);
-    if (n <= 0) return NULL;
-    child->length += (size_t)n;
+    if (*late || !read_more(child)) return NULL;
   }
 }
 
@@ -214,17 +223,31 @@ static void run_share(void* data, int out) {
   _exit(0);
 }
 
-/* A driver takes most of their time to start and to end, and does so for several processes at once. */
+/* A driver takes most of their time to start and to end, and does so for several processes at once. Each line is
+ * printed when it is there: who ends this program loses no result that it has. */
 static void run_alone(const struct rule* const* rules, int n) {
   static struct child children[MOST_PROCESSES];
-  bool late;
-  for (int i = 0; i < processes; i++) children[i] = start_child(run_share, &(struct share){rules, n, i});
+  struct pollfd fds[MOST_PROCESSES];
+  int running = processes;
   for (int i = 0; i < processes; i++) {
-    for (char* line; (line = next_line(&children[i], 1e6, &late)) != NULL;) print(line);
-    finish(&children[i], false);
+    children[i] = start_child(run_share, &(struct share){rules, n, i});
+    fds[i] = (struct pollfd){.fd = children[i].in, .events = POLLIN};
+  }
+  while (running > 0) {
+    poll(fds, (nfds_t)processes, -1);
+    for (int i = 0; i < processes; i++) {
+      if (fds[i].fd < 0 || fds[i].revents == 0) continue;
+      if (!read_more(&children[i])) {
+        fds[i].fd = -1; /* which poll passes over */
+        running--;
+        finish(&children[i], false);
+      }
+      for (char* line; (line = take_line(&children[i])) != NULL;) print(line);
+    }
   }
 }
 
+/* Those that share a process come first. */
 static void run_all(const struct rule** chosen, int n) {
   int i = 0;
   while (i < n && shared(chosen[i])) {
@@ -250,13 +273,24 @@ static bool is_chosen(const struct rule* rule, char** names, int n) {
   return false;
 }
 
-/* Those that share a process first: they are most, and take the least time. */
+/* Rules that no earlier call has chosen. Those that share a process first: they are most, and take the least time. */
 static int choose(const struct rule** chosen, char** names, int n) {
+  static bool taken[MOST];
   int found = 0;
   for (int alone = 0; alone < 2; alone++)
     for (int i = 0; i < count; i++)
-      if (shared(rules[i]) == !alone && is_chosen(rules[i], names, n)) chosen[found++] = rules[i];
+      if (!taken[i] && shared(rules[i]) == !alone && is_chosen(rules[i], names, n)) {
+        chosen[found++] = rules[i];
+        taken[i] = true;
+      }
   return found;
+}
+
+/* How many of the words come before "then". */
+static int part(char** words, int n) {
+  int i = 0;
+  while (i < n && strcmp(words[i], "then") != 0) i++;
+  return i;
 }
 
 static void be_peer(char** argv) {
@@ -274,9 +308,14 @@ int main(int argc, char** argv) {
     list();
     return 0;
   }
-  int n = choose(chosen, argv + 1, argc - 1);
+  int n = 0, parts = 0, *ends = calloc((size_t)argc + 1, sizeof *ends);
+  for (int i = 1, next; ends != NULL && i < argc; i = next + 1) {
+    next = i + part(argv + i, argc - i);
+    n += choose(chosen + n, argv + i, next - i);
+    ends[++parts] = n;
+  }
   if (n == 0) {
-    fprintf(stderr, "usage: rules --list | rules all | rules GROUP... | rules NAME...\n");
+    fprintf(stderr, "usage: rules --list | rules all | rules GROUP... | rules NAME... [then ...]\n");
     return 2;
   }
   if (each != NULL && atof(each) > 0) rule_seconds = atof(each);
@@ -284,7 +323,8 @@ int main(int argc, char** argv) {
   deadline = now() + (seconds != NULL && atof(seconds) > 60 ? atof(seconds) - 40 : 1e6);
   struct child keeper;
   bool well = run_facts(&keeper);
-  if (well) run_all(chosen, n);
+  for (int i = 0; well && i < parts; i++) run_all(chosen + ends[i], ends[i + 1] - ends[i]);
+  free(ends);
   finish(&keeper, true);
   if (!well) return 1;
   printf("%d rules: %d as they should be, %d that differ, %d that need something else\n", n, results.ok, results.failed,
