@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +108,18 @@ func TestDataAndPageAreCurrent(t *testing.T) {
 		t.Errorf("%s is not what go run ./ci/rules writes", pagePath)
 	}
 	assert.Equal(t, len(list)-len(known.in(list, simulated)), strings.Count(known.order(list), "\n")-strings.Count(known.order(list), "then\n"))
+}
+
+// The page of the runs names rules that exist.
+func TestRunsNameRules(t *testing.T) {
+	_, list := theProgram(t)
+	text, err := os.ReadFile(filepath.Join(root, "docs/gpu/README.md"))
+	require.NoError(t, err)
+	names := regexp.MustCompile("`([a-z0-9]+(?:_[a-z0-9]+){3,})`").FindAllStringSubmatch(string(text), -1)
+	assert.Greater(t, len(names), 10)
+	for _, name := range names {
+		assert.True(t, slices.ContainsFunc(list, func(r rule) bool { return r.name == name[1] }), "there is no rule %s", name[1])
+	}
 }
 
 // Rules after the word then run after those before it, once, and each prints its line when it is done.
