@@ -84,6 +84,54 @@ func (p *trial) consume(b *cdevice.RecordBatch, gpu int) {
 	b.Release()
 }
 
+// endWhileRead reads memory on a stream of its own, which waits for the stream a, and ends the memory after that
+// stream; without the wait, after a.
+func (p *trial) endWhileRead(m device.Memory, a device.Stream) {
+	gpu, s := p.gpus[0], p.stream(0)
+	done, err := gpu.NewEvent()
+	p.must(err)
+	p.must(a.Record(done))
+	p.must(s.WaitEvent(done))
+	p.readOn(m, s)
+	p.rest()
+	if p.wait {
+		a = s
+	}
+	p.must(m.Free(a))
+	p.rest()
+	p.must(gpu.Flush(background))
+	p.must(done.Close())
+}
+
+// readAndEnd reads memory on a stream and ends it after that; without the wait, in the other order, while the driver
+// has the memory still, since the GPU has other work.
+func (p *trial) readAndEnd(m device.Memory) {
+	gpu, s, stuck := p.gpus[0], p.stream(0), p.stream(0)
+	held, err := gpu.NewEvent()
+	p.must(err)
+	p.must(p.sim.HoldEvent(held.Handle()))
+	p.must(stuck.Record(held))
+	if p.wait {
+		p.readOn(m, s)
+	}
+	p.must(m.Free(s))
+	p.rest()
+	if !p.wait {
+		p.readOn(m, s)
+	}
+	p.must(p.sim.FireEvent(held.Handle()))
+	p.must(gpu.Flush(background))
+	p.must(held.Close())
+}
+
+// readOn reads 4096 bytes of memory on a stream.
+func (p *trial) readOn(m device.Memory, s device.Stream) {
+	to, err := p.gpus[0].Allocate(background, 4096, s)
+	p.must(err)
+	p.must(p.gpus[0].Copy([]device.Range{{Dst: to.Ptr(), Src: m.Ptr(), Size: 4096}}, s))
+	p.must(to.Free(s))
+}
+
 var programs = []program{
 	{"read on another stream", 1, func(p *trial) {
 		b := p.upload(p.rec)
@@ -236,6 +284,36 @@ var programs = []program{
 		}
 		p.must(gpu.Flush(background))
 		p.must(done.Close())
+	}},
+	{"free memory that others can open while a stream reads", 1, func(p *trial) {
+		a := p.stream(0)
+		m, err := p.gpus[0].Shareable().Allocate(background, 4096, a)
+		p.must(err)
+		p.must(p.gpus[0].Memset(m.Ptr(), 1, 4096, a))
+		p.endWhileRead(m, a)
+	}},
+	{"unregister memory while a stream reads", 1, func(p *trial) {
+		source := make([]byte, 8192)
+		first := -uintptr(unsafe.Pointer(unsafe.SliceData(source))) % 4096
+		unregistered := make(chan struct{})
+		m, err := p.gpus[0].RegisterMemory(cudatest.Pointer(source[first:]), 4096, false, func() { close(unregistered) })
+		p.must(err)
+		p.endWhileRead(m, p.stream(0))
+		<-unregistered
+		runtime.KeepAlive(source)
+	}},
+	{"free memory that others can open before a stream reads", 1, func(p *trial) {
+		m, err := p.gpus[0].Shareable().Allocate(background, 4096, nil)
+		p.must(err)
+		p.readAndEnd(m)
+	}},
+	{"unregister memory before a stream reads", 1, func(p *trial) {
+		source := make([]byte, 8192)
+		first := -uintptr(unsafe.Pointer(unsafe.SliceData(source))) % 4096
+		m, err := p.gpus[0].RegisterMemory(cudatest.Pointer(source[first:]), 4096, false, nil)
+		p.must(err)
+		p.readAndEnd(m)
+		runtime.KeepAlive(source)
 	}},
 	{"fill without a record of the event", 1, func(p *trial) {
 		gpu := p.gpus[0]

@@ -17,7 +17,7 @@ var controls = []string{
 	"cudasim_write_report", "cudasim_shut_down", "cudasim_host_signal", "cudasim_host_wait",
 	"cudasim_internal_begin", "cudasim_internal_end", "cudasim_give_back", "cudasim_publish", "cudasim_keep",
 	"cudasim_act", "cudasim_cover", "cudasim_forget", "cudasim_read",
-	"cudasim_hand_out", "cudasim_wants_callers", "cudasim_caller",
+	"cudasim_hand_out", "cudasim_free_later", "cudasim_wants_callers", "cudasim_caller",
 }
 
 func (s *Sim) configure(options string) error {

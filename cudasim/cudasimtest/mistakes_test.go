@@ -76,6 +76,17 @@ func freedEarly(p *program) {
 	}
 }
 
+func shareableFreedEarly(p *program) {
+	a, s := p.stream(p.gpu), p.stream(p.gpu)
+	m := must(p.gpu.Shareable().Allocate(ctx, size, nil))
+	p.fill(m.Ptr(), s)
+	if p.wrong {
+		p.must(m.Free(a))
+	} else {
+		p.must(m.Free(s))
+	}
+}
+
 func withoutWithEvent(p *program) {
 	s := p.stream(p.gpu)
 	b := p.upload()

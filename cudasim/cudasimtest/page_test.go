@@ -36,6 +36,7 @@ var mistakes = map[string]func(*program){
 	"read on another GPU":              anotherGPU,
 	"no `UsedOn` before the release":   withoutUsedOn,
 	"freed early, on another stream":   freedEarly,
+	"shareable memory freed early":     shareableFreedEarly,
 	"filled, and no `WithEvent`":       withoutWithEvent,
 	"an event that was never recorded": neverRecorded,
 	"page-locked source given back":    sourceFreed,

@@ -122,7 +122,9 @@ static void report(struct look *l, const struct range *r, const struct access *o
   if (l->reported == other) return;
   l->reported = other;
   const struct extent s = {l->block, r->start, r->end};
-  if (is_kept(other))
+  if (is_kept(other) && l->access->queued < other->queued)
+    conflict_pending(&s, l->access, l->write, other->caller);
+  else if (is_kept(other))
     conflict_kept(&s, other, l->access, l->write);
   else if (l->access->queued < other->queued)
     conflict(&s, l->access, l->write, other, wrote);

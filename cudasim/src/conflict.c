@@ -37,8 +37,8 @@ static void advise_cuda(FILE *f, const struct access *before, const struct acces
 
 static bool begins(const char *text, const char *with) { return text && !strncmp(text, with, strlen(with)); }
 
-static void advise_free(FILE *f, const struct access *before, const struct access *after) {
-  if (caller_has_memory(after->caller))
+static void advise_free(FILE *f, const struct access *before, const struct caller *by) {
+  if (caller_has_memory(by))
     fprintf(f, "call m.Free(stream) with %s, or m.FreeAfter(event) with an event behind %s", label_name(before->stream),
             call_of(before));
   else
@@ -75,7 +75,7 @@ static void advise_go(FILE *f, const struct access *before, bool wrote, const st
   else if (!after->stream)
     fprintf(f, "call stream.Synchronize(ctx) of %s before %s", label_name(before->stream), second);
   else if (begins(after->call, "cuMemFree"))
-    advise_free(f, before, after);
+    advise_free(f, before, after->caller);
   else if (wrote && label_own(after->stream) && !begins(before->call, "cuMemAlloc"))
     advise_copy(f, before, after);
   else if (wrote && !caller_has_memory(before->caller) && caller_library(before->caller))
@@ -158,20 +158,20 @@ void conflict_kept(const struct extent *s, const struct access *kept, const stru
   tell(f, after);
   fprintf(f, " %s ", writes ? "writes" : "reads");
   tell_memory(f, s);
-  fprintf(f, " after its owner has given it back: a library keeps it for its next user");
+  fprintf(f, " after its owner has given it back: a library keeps it, for its next user or until the GPU is idle");
   tell_origins(f, kept, after);
   end(f);
 }
 
 static void advise_pending(FILE *f, const struct access *before, struct caller *giver) {
   const char *stream = label_name(before->stream), *by = caller_library(giver);
+  fprintf(f, ": ");
   if (!by)
-    fprintf(f, ": name %s as one that uses the memory, or call cuStreamSynchronize of it after %s", stream,
-            before->call);
-  else if (caller_has_memory(giver))
-    fprintf(f, ": call stream.Synchronize(ctx) of %s before", stream);
+    fprintf(f, "name %s as one that uses the memory, or call cuStreamSynchronize of it after %s", stream, before->call);
+  else if (begins(by, "memory/hostpinned"))
+    fprintf(f, "call stream.Synchronize(ctx) of %s before", stream);
   else
-    fprintf(f, ": call batch.UsedOn(stream) with %s before the release", stream);
+    advise_free(f, before, giver);
 }
 
 void conflict_pending(const struct extent *s, const struct access *before, bool wrote, struct caller *giver) {

@@ -107,6 +107,11 @@ void cudasim_keep(uintptr_t what, size_t size);
  * recorded, memory that nothing uses. */
 void cudasim_hand_out(uintptr_t what, size_t size);
 
+/* The library has the driver free, unregister or close the allocation at this address later: to its user, it is
+ * gone. No work uses it any more, as is known for the address as the key. Work that may use it all the same is a
+ * violation, and so is every access from now on. Memory of another process is gone when all that opened it say so. */
+void cudasim_free_later(uintptr_t address);
+
 /* Whether violations, streams and leaks say who made a call (option stacks=1): then a program may say it, for the
  * calls that follow on this thread, until it says NULL. Otherwise it is the place of the call in C. A library says
  * "PLACE IN THE PROGRAM, in FUNCTION OF THE LIBRARY". */

@@ -26,7 +26,8 @@ struct users {
 struct ipc {
   struct share share;
   struct users *users;
-  int opened; /* imported: how often; 0: it is this process's */
+  int opened;   /* imported: how often; 0: it is this process's */
+  int released; /* of those, by libraries that close it later */
   int sign;
 };
 
@@ -36,6 +37,8 @@ static char *shadow_of(const struct block *b) { return (char *)(b->address + (ui
 
 bool ipc_imported(const struct block *b) { return b && b->ipc && b->ipc->opened; }
 bool ipc_capable(const struct block *b) { return b->memory == DEVICE_MEMORY && !b->pool && !ipc_imported(b); }
+
+bool ipc_release(const struct block *b) { return !ipc_imported(b) || ++b->ipc->released == b->ipc->opened; }
 
 /* Memory is not moved while an operation is at it, without the lock. */
 void ipc_touch(const struct op *op) {
@@ -197,7 +200,7 @@ static CUresult open_memory(CUdeviceptr *address, const CUipcMemHandle *handle, 
   if (r) return r;
   if (!b) return open_new(address, &share, c);
   if (!counted) return CUDA_ERROR_ALREADY_MAPPED;
-  b->ipc->opened++;
+  if (b->ipc->opened++ == b->ipc->released) access_hand_out(b, b->address, b->size);
   *address = b->address;
   return CUDA_SUCCESS;
 }
@@ -220,6 +223,7 @@ CUresult ipc_close_memory(CUdeviceptr address) {
   if (!ipc_imported(b) || b->address != address) return CUDA_ERROR_INVALID_VALUE;
   if (b->ipc->opened > 1) {
     b->ipc->opened--;
+    if (b->ipc->released) b->ipc->released--;
     return CUDA_SUCCESS;
   }
   block_remove(b);

@@ -301,6 +301,17 @@ void cudasim_keep(uintptr_t what, size_t size) {
   sim_unlock();
 }
 
+/* The key goes on: what it knows, and who gave the memory back, is asked for when the driver frees it. */
+void cudasim_free_later(uintptr_t address) {
+  sim_lock();
+  struct block *b = block_at(address);
+  if (b && b->address == address && ipc_release(b)) {
+    const struct keeper *k = keeper_of(address);
+    access_keep(b, address, b->size, &k->host, k->giver ? k->giver : caller_of_call());
+  }
+  sim_unlock();
+}
+
 void cudasim_read(uintptr_t address, size_t size, uintptr_t key) {
   sim_lock();
   struct block *b = block_at(address);

@@ -504,6 +504,7 @@ pid_t process_number(uint64_t process);
 /* ipc.c */
 bool ipc_imported(const struct block *block); /* false for NULL */
 bool ipc_capable(const struct block *block);
+bool ipc_release(const struct block *block); /* by one of its users here; reports whether it has no other */
 CUresult ipc_map(struct block *block);
 void ipc_unmap(struct block *block);
 void ipc_freed(const struct block *block);

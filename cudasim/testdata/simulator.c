@@ -47,6 +47,7 @@ CONTROL_VOID(cudasim_read, (uintptr_t address, size_t size, uintptr_t key), (add
 CONTROL_VOID(cudasim_publish, (uintptr_t key), (key))
 CONTROL_VOID(cudasim_keep, (uintptr_t what, size_t size), (what, size))
 CONTROL_VOID(cudasim_hand_out, (uintptr_t what, size_t size), (what, size))
+CONTROL_VOID(cudasim_free_later, (uintptr_t address), (address))
 CONTROL_VOID(cudasim_caller, (const char *text), (text))
 CONTROL_VOID(cudasim_drain, (void), ())
 CONTROL_VOID(cudasim_forget_violations, (void), ())

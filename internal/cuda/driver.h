@@ -192,6 +192,7 @@ cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_free_for(cdevice_v0_cuda_tabl
 void cdevice_v0_cuda_give_back(cdevice_v0_cuda_table, uintptr_t key);
 void cdevice_v0_cuda_keep(cdevice_v0_cuda_table, uintptr_t what, size_t size);
 void cdevice_v0_cuda_hand_out(cdevice_v0_cuda_table, uintptr_t what, size_t size);
+void cdevice_v0_cuda_free_later(cdevice_v0_cuda_table, uintptr_t p);
 void cdevice_v0_cuda_publish(cdevice_v0_cuda_table, uintptr_t key);
 uintptr_t cdevice_v0_cuda_act(cdevice_v0_cuda_table, uintptr_t key);
 void cdevice_v0_cuda_forget(cdevice_v0_cuda_table, uintptr_t key);

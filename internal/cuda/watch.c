@@ -41,6 +41,10 @@ void cdevice_v0_cuda_hand_out(cdevice_v0_cuda_table d, uintptr_t what, size_t si
   if (d->cudasim_hand_out) d->cudasim_hand_out(what, size);
 }
 
+void cdevice_v0_cuda_free_later(cdevice_v0_cuda_table d, uintptr_t p) {
+  if (d->cudasim_free_later) d->cudasim_free_later(p);
+}
+
 void cdevice_v0_cuda_publish(cdevice_v0_cuda_table d, uintptr_t key) {
   if (d->cudasim_publish) d->cudasim_publish(key);
 }

@@ -56,6 +56,14 @@ func (c *Context) HandOut(what device.Ptr, size int64) {
 	}
 }
 
+// FreeLater tells it that the allocation at p has no user any more, though it will be freed, unregistered or closed later.
+func (c *Context) FreeLater(p device.Ptr) {
+	if c.Watched() && !c.gone.Load() { // otherwise it may be another one
+		defer c.tellCaller()()
+		C.cdevice_v0_cuda_free_later(c.table, C.uintptr_t(p))
+	}
+}
+
 // Act implements keep.Driver.
 func (d *Driver) Act(key keep.Key) keep.Key {
 	return keep.Key(C.cdevice_v0_cuda_act(d.table, C.uintptr_t(key)))

@@ -12,6 +12,7 @@
   X(cudasim_give_back, void, (uintptr_t))               \
   X(cudasim_keep, void, (uintptr_t, size_t))            \
   X(cudasim_hand_out, void, (uintptr_t, size_t))        \
+  X(cudasim_free_later, void, (uintptr_t))              \
   X(cudasim_publish, void, (uintptr_t))                 \
   X(cudasim_act, uintptr_t, (uintptr_t))                \
   X(cudasim_forget, void, (uintptr_t))                  \

@@ -181,9 +181,9 @@ func (m *Memory) waits() int64 {
 // end frees memory that no work uses any more: on a stream that nothing holds up, to its cache, or, as
 // the driver waits for the GPU, once that has no work.
 func (m *Memory) end() error {
-	m.publish()
 	switch cache := m.cache(); {
 	case m.drop != nil:
+		m.heap.ctx.FreeLater(m.ptr) // mutant: deleted
 		m.heap.deferred.add(&Deferral{idle: true, since: time.Now(), key: m.key(), bytes: m.waits(), end: m.endIdle})
 		return nil
 	case cache != nil:

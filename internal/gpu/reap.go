@@ -43,15 +43,15 @@ func (d *Deferred) reap() {
 	}
 }
 
-// tryReap ends an item if the GPU is idle, or if the item cannot wait for that, and reports whether it did.
+// tryReap ends an item if the GPU is idle, or if the item cannot wait for that, and reports whether it did. That all
+// work is done is known by chance: no work uses the item any more.
 func (d *Deferred) tryReap(one *Deferral) bool {
-	keys := keysOf([]*Deferral{one})
-	gone := d.synchronize(keys)
+	gone := d.synchronize(nil)
 	d.ending.Store(true)
 	defer d.ending.Store(false)
 	began := time.Now()
 	if gone == nil {
-		gone = d.synchronize(keys)
+		gone = d.synchronize(nil)
 	}
 	idle := time.Since(began) < atOnce
 	late := !one.cached && time.Since(one.since) > patience

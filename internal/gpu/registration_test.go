@@ -49,7 +49,7 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 		g := m.On(t, m.GPUs[0])
 		for name, free := range map[string]func(mem device.Memory, s device.Stream) error{
 			"on a stream":    device.Memory.Free,
-			"after no event": func(mem device.Memory, _ device.Stream) error { return mem.FreeAfter(nil) },
+			"after an event": func(mem device.Memory, s device.Stream) error { return mem.FreeAfter(g.Event(s)) },
 		} {
 			p, unmap := writable(t)
 			cudatest.Fill(cudatest.At(p, mappedSize), 7)

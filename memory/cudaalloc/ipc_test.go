@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -103,6 +104,60 @@ func TestGPUMemoryIsOpenedByAnotherProcess(t *testing.T) {
 			require.NoError(t, e.Close())
 		})
 	}
+}
+
+// TestUseInAnotherProcess is the other process of the test below: it reads memory that it has opened twice.
+func TestUseInAnotherProcess(t *testing.T) {
+	c := otherprocess.Caller(t)
+	gpu := cudatest.SimulatedGPU(t, cudasim.Options{})
+	handle, a, b := handleOf(t, c.Read()), gpu.Stream(), gpu.Stream()
+	opened := func() device.Memory {
+		m, err := gpu.OpenMemory(background, handle, 1000, nil)
+		require.NoError(t, err)
+		return m
+	}
+	violations := func() []string {
+		require.NoError(t, gpu.Flush(background))
+		defer gpu.M.Sim.ForgetViolations()
+		return gpu.M.Sim.Report().Violations
+	}
+	to := gpu.Ready(1000)
+	for _, wait := range []bool{true, false} {
+		first, second := opened(), opened()
+		gpu.Transfer(to.Ptr(), first.Ptr(), 500, a)
+		require.NoError(t, first.Free(a))
+		gpu.Transfer(to.Ptr()+500, second.Ptr(), 500, b)
+		if wait {
+			require.NoError(t, a.WaitEvent(gpu.Event(b)))
+		}
+		require.NoError(t, second.Free(a))
+		got := violations()
+		assert.Equal(t, wait, len(got) == 0, "%q", got)
+	}
+
+	open := gpu.M.Hold(t, b) // so that the memory is not closed before it is opened again
+	first := opened()
+	require.NoError(t, first.Free(a))
+	require.NoError(t, a.Synchronize(background))
+	core.Of(gpu.Device).Deferred.Poll()
+	second := opened()
+	require.Equal(t, first.Ptr(), second.Ptr())
+	gpu.Transfer(to.Ptr(), second.Ptr(), 500, a)
+	require.NoError(t, second.Free(a))
+	open()
+	assert.Empty(t, violations())
+	c.Write("done")
+}
+
+// Memory of another process is gone when it is freed, though it is closed later, and as often as it is opened.
+func TestMemoryOfAnotherProcessIsFreedTooEarly(t *testing.T) {
+	gpu := cudatest.SimulatedGPU(t, cudasim.Options{})
+	h, _, err := gpu.MemoryHandle(gpu.M.On(t, gpu.Shareable()).Ready(1000).Ptr())
+	require.NoError(t, err)
+	other := otherprocess.Start(t, "TestUseInAnotherProcess", gpu.M.Path())
+	other.Write(hex.EncodeToString(h[:]))
+	require.Equal(t, "done", other.Read())
+	other.End(0)
 }
 
 // Memory that no other process can open is refused by name, and says what to do.

@@ -82,6 +82,52 @@ CORRECT(memory_is_handed_to_the_next_user, "") {
   expect(m, 8);
 }
 
+PAIR(memory_is_to_be_freed_when_no_work_uses_it, "cuMemsetD8Async", "cuMemsetD8Async", "") {
+  OK(cuEventRecord(f, b));
+  CUdeviceptr m = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  OK(ask(PICK(e, f), m));
+  cudasim_free_later(m);
+}
+
+PAIR(memory_is_used_until_it_is_to_be_freed, "cuMemcpyDtoDAsync", "library", "") {
+  CUdeviceptr m = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuStreamSynchronize(a));
+  mark();
+  if (wrong) cudasim_free_later(m);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
+  OK(cuStreamSynchronize(a));
+  if (!wrong) cudasim_free_later(m);
+  expect(n, 7);
+}
+
+PAIR(work_behind_a_host_function_uses_memory_that_is_to_be_freed, "cuMemcpyDtoDAsync", "waited", "") {
+  CUdeviceptr m = new_memory(N);
+  OK(cuMemsetD8_v2(m, 7, N));
+  OK(cuStreamSynchronize(NULL));
+  OK(cuLaunchHostFunc(a, await_flag, &flag));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
+  mark();
+  if (wrong) cudasim_free_later(m);
+  raise_flag(&flag);
+  OK(cuStreamSynchronize(a));
+  if (!wrong) cudasim_free_later(m);
+  expect(n, 7);
+}
+
+PAIR(registered_memory_is_used_until_it_is_to_be_unregistered, "cuMemcpyHtoDAsync", "library", "") {
+  unsigned char *r = new_registered(N);
+  mark();
+  if (wrong) cudasim_free_later((uintptr_t)r);
+  OK(cuMemcpyHtoDAsync_v2(n, r, N, a));
+  OK(cuStreamSynchronize(a));
+  if (!wrong) cudasim_free_later((uintptr_t)r);
+  expect(n, 1);
+}
+
 PAIR(pool_memory_is_freed_when_no_work_uses_it, "cuMemsetD8Async", "cuMemFreeAsync", "") {
   OK(cuEventRecord(f, b));
   CUdeviceptr m = allocate(N, a);
