@@ -26,6 +26,8 @@ const (
 	violation     proof = iota // a violation that names both calls, in every schedule
 	changedSource              // a violation, in the lazy schedule
 	garbage                    // the program reads garbage, in the lazy schedule
+	heldUp                     // a call waits for work that is held, in every schedule
+	failure                    // a call fails, in every schedule
 	alwaysInOrder              // nothing: the program has no wrong variant
 	kindsOfProof
 )
@@ -56,7 +58,7 @@ var schedules = []struct {
 func buildOrder(t testing.TB, flags ...string) rules {
 	t.Helper()
 	const kit = "../ci/kit/rules/"
-	return buildProgram(t, kit+"help.c "+kit+"fixture.c "+kit+"driver.c "+kit+"simulator.c "+
+	return buildProgram(t, kit+"help.c "+kit+"fixture.c "+kit+"driver.c "+kit+"gate.c "+kit+"simulator.c "+
 		"testdata/simulator.c testdata/order/*.c", flags...)
 }
 
@@ -87,8 +89,13 @@ func (r rules) ordered(t testing.TB) (list []ordered) {
 
 // variants returns the variants whose outcome is known in a schedule.
 func (p ordered) variants(schedule string) string {
-	if p.proof == violation || (p.proof != alwaysInOrder && schedule == lazy) {
+	switch p.proof {
+	case violation, heldUp, failure:
 		return "both"
+	case changedSource, garbage:
+		if schedule == lazy {
+			return "both"
+		}
 	}
 	return "right"
 }

@@ -16,12 +16,12 @@ static const struct program *program;
 static long run_number;
 static atomic_int marks;
 
+static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
 void add_program(struct program *p) {
   p->next = programs;
   programs = p;
 }
-
-void mark(void) { marks++; }
 
 /* Ends the process: not by exit, whose handlers wait for locks that threads may hold. */
 _Noreturn static void fail(const char *format, va_list args) {
@@ -49,9 +49,44 @@ void skip(const char *format, ...) {
   fail(format, args);
 }
 
+/* The first calls of the thread that runs the program: that returned after the hold was ended for it, and that failed.
+ */
+static struct {
+  pthread_t thread;
+  bool holds;
+  const char *held_up, *failed;
+} seen;
+
+void hold(CUstream stream) {
+  close_gate(stream);
+  seen.holds = true;
+}
+
+void mark(void) {
+  marks++;
+  if (seen.holds) watch(wrong ? 20 : 20000);
+}
+
+void let_go(void) {
+  unwatch();
+  seen.holds = false;
+  open_gate();
+}
+
+static bool is_seen(const char *call) {
+  const size_t length = program->calls[0] ? strlen(program->calls[0]) : 0;
+  return call != NULL && strncmp(call, program->calls[0], length) == 0 && !in_word(call[length]);
+}
+
 /* Work that meets freed memory ends its context, if it happens to come that late. Only
  * wrong variants do it. */
 void check_success(const char *call, CUresult got) {
+  const bool own = program != NULL && pthread_equal(seen.thread, pthread_self());
+  if (own && seen.holds && gate_is_open() && seen.held_up == NULL) seen.held_up = call;
+  if (own && wrong && program->proof == FAILURE && got != CUDA_SUCCESS) {
+    if (seen.failed == NULL || is_seen(call)) seen.failed = call;
+    return;
+  }
   if (got != CUDA_SUCCESS && !(wrong && got == CUDA_ERROR_ILLEGAL_ADDRESS)) stop("%s is %d", call, got);
 }
 
@@ -80,8 +115,6 @@ static int each_violation(char *text, bool (*see)(const char *violation)) {
   }
   return seen;
 }
-
-static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* How often a whole word, or a text that is no word, occurs. */
 static int occurrences(const char *text, const char *word) {
@@ -120,10 +153,16 @@ static int count_violations(bool (*see)(const char *violation)) {
 }
 
 static void judge_right(void) {
+  if (seen.held_up != NULL) stop("a correct program waits in %s", seen.held_up);
   if (count_violations(is_any) > 0) stop("a correct program is reported");
 }
 
 static void judge_wrong(void) {
+  const char *const one = program->proof == HELD_UP ? seen.held_up : program->proof == FAILURE ? seen.failed : NULL;
+  if (one != NULL && is_seen(one) && count_violations(is_any) == 0) return;
+  if (program->proof == HELD_UP || program->proof == FAILURE)
+    stop("not %s alone, but %s %s", program->calls[0], one ? one : "no call",
+         program->proof == HELD_UP ? "waits" : "fails");
   bool silent = program->proof != GARBAGE && count_violations(is_expected) == 0;
   if (!silent && count_violations(is_unexpected) == 0) return;
   count_violations(is_any);
@@ -282,6 +321,8 @@ static void clean_up(void) {
 static void run_once(void) {
   marks = 0;
   flag = false;
+  memset(&seen, 0, sizeof seen);
+  seen.thread = pthread_self();
   use(0);
   begin_rule();
   program->run();
@@ -314,6 +355,7 @@ static const struct program *find(const char *name) {
 
 static void run_all(bool both, long runs) {
   const bool first = wrong;
+  if (program->proof == HELD_UP) runs = (runs + 4) / 5; /* each sleeps until its watchdog wakes up */
   for (run_number = 0; run_number < runs; run_number++) {
     run_and_judge();
     wrong = both;

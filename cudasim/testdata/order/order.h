@@ -15,13 +15,15 @@ enum proof {
   VIOLATION, /* a violation that names both calls */
   CHANGED,   /* a violation: the source of a copy changed while the copy was pending; lazy schedule */
   GARBAGE,   /* the program itself reads garbage; lazy schedule */
+  HELD_UP,   /* a call waits for work that is held, and returns when that is let go */
+  FAILURE,   /* a call fails */
   NOTHING,   /* there is no wrong variant */
 };
 
 struct program {
   const char *name;
   enum proof proof;
-  const char *calls[2]; /* that conflict, as the report names them */
+  const char *calls[2]; /* that conflict, as the report names them; HELD_UP, FAILURE: the one */
   const char *options;  /* of the machine, besides the schedule; pageable_async=* is both 0 and 1 */
   void (*run)(void);
   struct program *next;
@@ -55,6 +57,10 @@ void add_program(struct program *program);
 #define CHANGES(id, call, machine) PROGRAM(id, .proof = CHANGED, .calls = {call, "changed"}, .options = machine)
 /* The host reads data that has not arrived, and declares nothing. */
 #define READS_GARBAGE(id, machine) PROGRAM(id, .proof = GARBAGE, .options = machine)
+/* A call that waits in the wrong variant for what the program holds; no call of the right one does. */
+#define STANDS_STILL(id, call, machine) PROGRAM(id, .proof = HELD_UP, .calls = {call}, .options = machine)
+/* A call that fails in the wrong variant, which goes on; no call of the right one does. */
+#define FAILS(id, call, machine) PROGRAM(id, .proof = FAILURE, .calls = {call}, .options = machine)
 
 /* Where the variants differ: at one marked place. */
 extern bool wrong;
@@ -94,6 +100,11 @@ CUresult follow(CUstream later, CUstream earlier);
 CUresult poll_event(CUevent event);
 CUresult poll_stream(CUstream stream);
 CUresult poll_elapsed(CUevent start, CUevent end);
+
+/* Between the two, a host function holds the stream. In the wrong variant a watchdog ends that, too, a while after the
+ * mark. */
+void hold(CUstream stream);
+void let_go(void);
 
 /* For host functions: sets an atomic_bool; waits for one, on any thread. This one is false when a program begins. */
 extern atomic_bool flag;
