@@ -5,6 +5,7 @@ package hostcopy
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/memcopy"
@@ -15,6 +16,13 @@ const (
 	leastShare     = 512 << 10 // the bytes that are worth another goroutine, which takes some microseconds to start
 	mostGoroutines = 4
 )
+
+var most atomic.Int32
+
+func init() { most.Store(mostGoroutines) }
+
+// SetMost sets how many goroutines copy at most, and returns how many did before. It is for measurements.
+func SetMost(goroutines int) (before int) { return int(most.Swap(int32(goroutines))) }
 
 // Copy copies the ranges, and returns when none of its goroutines is left. Each time that the next step bytes of the list are
 // there, and at the end, it calls reached, unless that is nil, on the goroutine of the caller while the others go on. step
@@ -56,7 +64,7 @@ func goroutines(total int64) int {
 	if n <= 1 {
 		return 1
 	}
-	return int(min(n, mostGoroutines, int64(runtime.GOMAXPROCS(0))))
+	return int(min(n, int64(most.Load()), int64(runtime.GOMAXPROCS(0))))
 }
 
 func copyPiece(ctx context.Context, piece []device.Range, prepare func(to uintptr, size int64)) error {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/text"
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
+	"github.com/arrowdevice/arrowdevice/internal/measure"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -24,19 +25,12 @@ type Options struct {
 	Progress func(doing string)
 }
 
-// rounds is how often each point is come back to, so that what slows the machine down for a moment
-// does not hit one point alone.
-const rounds = 3
-
-// most is how many copies of a point are measured at most in one round.
-const most = 10_000
-
 // Measure measures. When ctx is done it ends after the copy in flight. The report, which is never nil, has
 // the points that are complete also where an error ended the measurement; no point at all is an error.
 func Measure(ctx context.Context, o Options) (*Report, error) {
 	m, r, err := prepare(ctx, o)
 	if err == nil {
-		err = errors.Join(m.run(ctx, r, o), m.close())
+		err = errors.Join(r.run(ctx, m, o), m.Close())
 	}
 	if err == nil && len(r.Points) == 0 {
 		err = r.nothing()
@@ -49,7 +43,7 @@ func Measure(ctx context.Context, o Options) (*Report, error) {
 }
 
 // run measures all sizes.
-func (m *machine) run(ctx context.Context, r *Report, o Options) error {
+func (r *Report) run(ctx context.Context, m *measure.Machine, o Options) error {
 	sizes := o.Sizes
 	if sizes == nil {
 		list := DefaultSizes
@@ -61,13 +55,13 @@ func (m *machine) run(ctx context.Context, r *Report, o Options) error {
 			return err
 		}
 	}
-	free, _, err := m.gpu.MemoryInfo()
+	free, _, err := m.GPU.MemoryInfo()
 	if err != nil {
 		return err
 	}
 	sizes = r.fit(sizes, free, hostMemory("/"))
 	for _, size := range sizes {
-		if err := m.measure(ctx, r, size, o); err != nil {
+		if err := r.measure(ctx, m, size, o); err != nil {
 			return err
 		}
 	}
@@ -75,13 +69,13 @@ func (m *machine) run(ctx context.Context, r *Report, o Options) error {
 }
 
 // prepare opens the GPU. A driver that takes long does not hold up the end of ctx.
-func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
+func prepare(ctx context.Context, o Options) (*measure.Machine, *Report, error) {
 	simulated, err := o.Inspect(ctx)
 	if err != nil {
 		return nil, newReport(o, simulated), err
 	}
 	type opened struct {
-		m   *machine
+		m   *measure.Machine
 		r   *Report
 		err error
 	}
@@ -107,30 +101,30 @@ func newReport(o Options, simulated bool) *Report {
 }
 
 // describe opens the GPU, and adds what it is.
-func (r *Report) describe(o Options) (*machine, error) {
-	m, err := openMachine(o.Device)
+func (r *Report) describe(o Options) (*measure.Machine, error) {
+	m, err := measure.Open(o.Device)
 	if err != nil {
 		return nil, err
 	}
 	version, err := cudaalloc.DriverVersion()
 	if err != nil {
-		return nil, errors.Join(err, m.close())
+		return nil, errors.Join(err, m.Close())
 	}
 	r.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
-	id, err := m.ctx.UUID()
+	id, err := m.Context.UUID()
 	if err != nil {
-		return nil, errors.Join(err, m.close())
+		return nil, errors.Join(err, m.Close())
 	}
-	r.Device.Name, r.Device.UUID = m.gpu.Name(), fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	r.Device.Name, r.Device.UUID = m.GPU.Name(), fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 	return m, nil
 }
 
 // measure measures all points of one size.
-func (m *machine) measure(ctx context.Context, r *Report, size int64, o Options) error {
+func (r *Report) measure(ctx context.Context, m *measure.Machine, size int64, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b, err := m.allocate(size)
+	b, err := m.Allocate(size, 1)
 	if errors.Is(err, cudaalloc.OutOfMemory) || errors.Is(err, cudaalloc.ErrLimit) {
 		r.leaveOut(size, "there is not enough memory")
 		return nil
@@ -138,78 +132,54 @@ func (m *machine) measure(ctx context.Context, r *Report, size int64, o Options)
 	if err != nil {
 		return err
 	}
-	err = b.rounds(ctx, r, o)
-	return errors.Join(err, b.free())
+	return errors.Join(r.copies(ctx, b, o), b.Free())
 }
 
-func (b *buffers) rounds(ctx context.Context, r *Report, o Options) error {
-	took := map[Direction]map[Method][]time.Duration{ToDevice: {}, ToHost: {}}
-	for round := range rounds {
-		for _, d := range directions {
-			for _, m := range d.methods() {
-				if o.Progress != nil {
-					o.Progress(fmt.Sprintf("%s, %s, %s, round %d of %d", text.Bytes(b.size), d, m, round+1, rounds))
-				}
-				samples, err := repeat(ctx, b.copier(d, m), b.size, o.Time/rounds, round == 0)
-				if err != nil {
-					return err
-				}
-				took[d][m] = append(took[d][m], samples...)
-			}
-		}
-	}
+// copies measures copies of one size by all methods.
+func (r *Report) copies(ctx context.Context, b *measure.Buffers, o Options) error {
+	var points []Point
+	var calls []measure.Call
 	for _, d := range directions {
 		for _, m := range d.methods() {
-			r.Points = append(r.Points, point(d, m, b.size, took[d][m]))
+			points = append(points, Point{Direction: d, Method: m, Bytes: b.Size})
+			calls = append(calls, call(b, d, m))
 		}
+	}
+	turns := measure.Turns{Each: o.Time, Bytes: b.Size}
+	if o.Progress != nil {
+		turns.Progress = func(i, round int) {
+			o.Progress(fmt.Sprintf("%s, %s, %s, round %d of %d", text.Bytes(b.Size), points[i].Direction, points[i].Method, round+1, measure.Rounds))
+		}
+	}
+	took, err := turns.Measure(ctx, calls)
+	if err != nil {
+		return err
+	}
+	for i, p := range points {
+		r.Points = append(r.Points, p.of(took[i]))
 	}
 	return nil
 }
 
-// large is the size from which on Go's garbage is collected after each copy, between
-// measurements: otherwise a collection falls into some of them.
-const large = 16 << 20
-
-// repeat copies for the time, at least twice, and returns how long each copy took. In the first
-// round some copies before are not measured: they fill caches.
-func repeat(ctx context.Context, copy copyOnce, size int64, each time.Duration, first bool) (samples []time.Duration, err error) {
-	warming := 0
-	if first {
-		warming = 2
+// call is a copy by a method.
+func call(b *measure.Buffers, d Direction, m Method) measure.Call {
+	switch {
+	case m == Plain:
+		return b.Now(b.Plain, d == ToDevice)
+	case m == Pinned:
+		return b.ByDriver(b.Locked, d == ToDevice, b.Size)
+	case d == ToDevice && m == OursPinned:
+		return b.ToDevice(b.RecLocked)
+	case d == ToDevice:
+		return b.ToDevice(b.Record)
 	}
-	var spent time.Duration
-	for len(samples) < 2 || spent < each && len(samples) < most {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		start := time.Now()
-		done, err := copy()
-		took := time.Since(start)
-		if err != nil {
-			return nil, err
-		}
-		if done != nil {
-			done()
-		}
-		if size >= large {
-			runtime.GC()
-		}
-		if warming > 0 {
-			warming--
-			continue
-		}
-		samples = append(samples, took)
-		spent += took
-	}
-	return samples, nil
+	return b.ToHost(map[Method]memory.Allocator{Ours: memory.NewGoAllocator(), OursReused: &b.Used, OursPinned: b.Pinned}[m])
 }
 
-// point is the median of samples.
-func point(d Direction, m Method, size int64, samples []time.Duration) Point {
-	slices.Sort(samples)
-	median := max(1, samples[len(samples)/2])
-	return Point{
-		Direction: d, Method: m, Bytes: size, Copies: len(samples),
-		MedianNS: median.Nanoseconds(), FastestNS: samples[0].Nanoseconds(), PerSecond: float64(size) / median.Seconds(),
-	}
+// of is the point with its samples.
+func (p Point) of(samples []time.Duration) Point {
+	median := measure.Median(samples)
+	p.Copies, p.MedianNS, p.FastestNS = len(samples), median.Nanoseconds(), samples[0].Nanoseconds()
+	p.PerSecond = float64(p.Bytes) / median.Seconds()
+	return p
 }

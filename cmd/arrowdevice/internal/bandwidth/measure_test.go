@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/measure"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -41,7 +42,7 @@ func TestMeasure(t *testing.T) {
 				Inspect: passes, Sizes: []int64{8, 64 << 10, 1 << 20}, Time: time.Millisecond, Progress: func(string) { steps++ },
 			})
 			require.NoError(t, err)
-			assert.Equal(t, 3*9*rounds, steps)
+			assert.Equal(t, 3*9*measure.Rounds, steps)
 			assert.True(t, r.Simulated)
 			assert.Len(t, r.Points, 3*9)
 			assert.Empty(t, r.LeftOut)
@@ -50,7 +51,7 @@ func TestMeasure(t *testing.T) {
 			copied := map[Direction]int64{}
 			for _, p := range r.Points {
 				copied[p.Direction] += p.Bytes * int64(p.Copies)
-				assert.GreaterOrEqual(t, p.Copies, 2*rounds)
+				assert.GreaterOrEqual(t, p.Copies, 2*measure.Rounds)
 				assert.LessOrEqual(t, p.FastestNS, p.MedianNS)
 				assert.InEpsilon(t, float64(p.Bytes)/float64(p.MedianNS)*1e9, p.PerSecond, 1e-9)
 			}
@@ -105,7 +106,7 @@ func TestMeasureIsCancelled(t *testing.T) {
 		Inspect: passes, Sizes: []int64{64, 4096}, Time: 100 * time.Millisecond,
 		Progress: func(string) {
 			assert.NoError(t, ctx.Err(), "nothing is begun afterwards")
-			if steps++; steps == 9*rounds+2 { // in the second size
+			if steps++; steps == 9*measure.Rounds+2 { // in the second size
 				cancel()
 			}
 		},
@@ -116,18 +117,8 @@ func TestMeasureIsCancelled(t *testing.T) {
 	assert.Len(t, r.Points, 9)
 }
 
-// Memory of the allocator for copies to the host is not cleared, and is there again and again.
-func TestReusedMemory(t *testing.T) {
-	r := &reused{bytes: []byte{1, 2, 3, 4}}
-	for range 2 {
-		b := r.AllocateUninitialized(3)
-		assert.Equal(t, []byte{1, 2, 3}, b)
-		r.Free(b)
-	}
-}
-
 func TestPointIsTheMedian(t *testing.T) {
-	p := point(ToHost, Ours, 2000, []time.Duration{9 * time.Second, time.Microsecond, 2 * time.Microsecond})
+	p := Point{Direction: ToHost, Method: Ours, Bytes: 2000}.of([]time.Duration{9 * time.Second, time.Microsecond, 2 * time.Microsecond})
 	assert.Equal(t, Point{ToHost, Ours, 2000, 3, 2000, 1000, 1e9}, p)
 }
 

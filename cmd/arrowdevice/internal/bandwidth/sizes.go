@@ -16,7 +16,7 @@ const (
 	SimulatedSizes = "64K,256K,1M,4M"
 )
 
-// elementBytes is the size of an element of the column that is copied.
+// elementBytes is the size of an element of a column that is copied.
 const elementBytes = 8
 
 // ParseSizes parses sizes that are separated by commas: 4096, 64K, 1M, 1GiB. K is 1024.
