@@ -147,7 +147,7 @@ func TestCopyToDeviceCalls(t *testing.T) {
 	}
 }
 
-// A large copy costs a call of the driver for each 4 MiB of plain memory that is staged, or 16 MiB to the host, and one
+// A large copy costs a call of the driver for each 4 MiB of plain memory that is staged, or 8 MiB to the host, and one
 // where the memory is page-locked, whose padding alone is filled. The calls are as many on any number of cores.
 func TestLargeCopyCalls(t *testing.T) {
 	const rows = 8 << 20 // 64 MiB
@@ -159,7 +159,7 @@ func TestLargeCopyCalls(t *testing.T) {
 		up, down int
 		marks    []int
 	}{
-		"plain":  {memory.DefaultAllocator, 16, 4, []int{4, 5}}, // one for each 16 MiB, and one for what is pending, unless the GPU is done
+		"plain":  {memory.DefaultAllocator, 16, 8, []int{4, 5}}, // one for each 16 MiB, and one for what is pending, unless the GPU is done
 		"pinned": {pinned, 1, 1, []int{1}},
 	} {
 		rec := columnsOf(c.mem, 1, rows, false)

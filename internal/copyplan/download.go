@@ -76,7 +76,7 @@ func (d *downloader) copy(ctx context.Context, list []device.Range) error {
 // pinned staging memory.
 const (
 	leastDownload = 4 << 20
-	mostDownload  = 16 << 20
+	mostDownload  = 8 << 20
 	downloads     = 4
 )
 

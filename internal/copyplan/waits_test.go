@@ -190,7 +190,7 @@ func TestGPUCopiesReadBehindTheWorkOfTheirStream(t *testing.T) {
 func TestGPUAbandonedCopiesKeepTheirMemory(t *testing.T) {
 	b := array.NewInt64Builder(memory.NewGoAllocator())
 	b.Resize(5 << 20)
-	for i := range int64(5 << 20) { // 40 MiB: four pieces of 10 MiB
+	for i := range int64(5 << 20) { // 40 MiB: five pieces of 8 MiB
 		b.UnsafeAppend(i)
 	}
 	large := b.NewArray()
@@ -200,7 +200,7 @@ func TestGPUAbandonedCopiesKeepTheirMemory(t *testing.T) {
 	for name, row := range map[string]struct {
 		mem   memory.Allocator
 		under int64 // bytes of pinned memory that are under way
-	}{"in pieces": {memory.NewGoAllocator(), 20 << 20}, "direct": {pinned, 40 << 20}} {
+	}{"in pieces": {memory.NewGoAllocator(), 16 << 20}, "direct": {pinned, 40 << 20}} {
 		t.Run(name, func(t *testing.T) {
 			there, err := ToDevice(t.Context(), trees.Of(t, large), gpu, nil)
 			require.NoError(t, err)
