@@ -7,6 +7,7 @@ import re
 import lifetimes
 import pending
 import protocols
+import unordered
 import values
 
 
@@ -34,7 +35,7 @@ def _all(peer):
     if own is not None:
         return [(f"{peer.name}.{name}", check) for name, check in own()]
     listed = []
-    for group in (pending, lifetimes, values):
+    for group in (pending, unordered, lifetimes, values):
         for protocol in protocols.of(peer):
             for name, check in group.checks(protocol):
                 listed.append((f"{peer.name}.{protocol.name}.{name}", functools.partial(check, peer, protocol)))

@@ -18,6 +18,8 @@ def main():
     faulthandler.enable()
     name, done = sys.argv[1], int(sys.argv[2])
     os.environ["NUMBA_CUDA_DRIVER"] = os.environ["CDEVICE_CUDA_DRIVER"]
+    # Queues of the hardware. Streams share them, and one that shares that of held work waits for it. The default is 8.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     import work  # without NumPy and the library of Go functions nothing can be checked: that is no skip
     import golang  # noqa: F401
 
@@ -34,8 +36,8 @@ def main():
     import fixture
 
     fixture.begin(peer)
-    wanted = re.compile(os.environ.get("CHECKS", ""))
-    listed = [(label, check) for label, check in checks.of(peer) if wanted.search(label)]
+    wanted, machine = re.compile(os.environ.get("CHECKS", "")), os.environ.get("KIT_MACHINE", "")
+    listed = [(label + machine, check) for label, check in checks.of(peer) if wanted.search(label)]
     for label, check in listed[done:]:
         print(f"@begin {label}")
         if not _run(peer, label, check, fixture):
@@ -70,7 +72,7 @@ def _place(error):
     """The last line of the checks in a traceback."""
     here = os.path.dirname(os.path.abspath(__file__))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.dirname(frame.filename) == here]
-    checks = [frame for frame in frames if os.path.basename(frame.filename) != "compare.py"]
+    checks = [frame for frame in frames if os.path.basename(frame.filename) not in ("compare.py", "hold.py")]
     return f"{os.path.basename(checks[-1].filename)}:{checks[-1].lineno}"
 
 

@@ -7,10 +7,14 @@ import capsules
 import driver
 import work
 
+import numpy as np
+
 _FORMATS = {
     "int8": b"c", "uint8": b"C", "int16": b"s", "uint16": b"S", "int32": b"i", "uint32": b"I", "int64": b"l", "uint64": b"L",
     "float16": b"e", "float32": b"f", "float64": b"g",
 }  # fmt: skip
+
+_NAMES = {letter.decode(): name for name, letter in _FORMATS.items()}
 
 _schemas = {}
 
@@ -58,6 +62,9 @@ class Held:
 
     def __init__(self, source):
         self._capsules = source.__arrow_c_device_array__()
+        schema = abi.ArrowSchema.from_address(abi.capsule_pointer(self._capsules[0], "arrow_schema"))
+        # Not by another protocol, which may order streams: a check is of this one.
+        self.dtype = np.dtype(_NAMES[schema.format.decode()])
         self._struct = abi.ArrowDeviceArray.from_address(abi.capsule_pointer(self._capsules[1], "arrow_device_array"))
         array = self._struct.array
         self.length, self.offset = array.length, array.offset

@@ -8,7 +8,6 @@ import simulator  # noqa: F401, loads the driver
 import numpy as np
 
 import arrowdevice
-import work
 
 CUDA = 2  # the type of device
 
@@ -17,10 +16,16 @@ ext = arrowdevice.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 
 def on_device(values):
     """An array of Go's on the GPU, complete."""
-    work.proceed()
     array = ext.echo_array(values).to_device("cuda:0")
     array.synchronize()
     return array
+
+
+def warm(values):
+    """Leaves Go memory of the size of these values, which need not be those of a check: on the GPU, and for copies both ways. A
+    driver may wait for held work to allocate some, or to free what there was before."""
+    settle()
+    numbers(on_device(values))
 
 
 def enqueued_on_device(values):
@@ -35,7 +40,6 @@ def copy_on(values, stream):
 
 def numbers(array):
     """The values of an array of Go's, which Go copies to the host. A copy of them, which keeps nothing."""
-    work.proceed()
     return np.from_dlpack(array.to_host()).copy()
 
 
@@ -48,11 +52,6 @@ def type_name(dtype):
     """The name of a peer's type, such as float32 of torch.float32."""
     text = str(dtype).rpartition(".")[2]
     return np.dtype(text).name
-
-
-def dtype_of(array):
-    """NumPy's type of an array of Go's: of a fixed-size list, that of its elements."""
-    return np.dtype(array.__cuda_array_interface__["typestr"])
 
 
 def open_gpu():

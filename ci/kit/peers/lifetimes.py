@@ -38,7 +38,7 @@ def peer_keeps(peer, protocol):
     gc.collect()
     golang.settle()
     others = _overwrite(peer)
-    equal(peer.read(view, peer.stream(), 0).result(), np.arange(COUNT))
+    equal(peer.read(view, peer.stream()).result(), np.arange(COUNT))
     del others
 
 

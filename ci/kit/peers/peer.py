@@ -1,6 +1,7 @@
 """What the checks need of a library."""
 
 import contextlib
+import itertools
 
 import driver
 import simulator
@@ -8,6 +9,8 @@ import simulator
 import numpy as np
 
 import work
+
+_STREAMS = 4  # of a peer's own: with few, none shares a queue of the hardware with another
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 
@@ -20,7 +23,6 @@ class Reading:
 
     def result(self):
         """The values, as soon as they are there."""
-        work.proceed()
         return self._finish()
 
 
@@ -41,26 +43,32 @@ class Peer:
     tensor_keeps_array = True
     # Whether it takes memory of any alignment; whether it copies what it takes by the CUDA Array Interface.
     any_alignment, copies_interface = True, False
+    # Whether an import by the CUDA Array Interface waits for the stream on the host.
+    syncs_interface = False
     # The default stream, for pending.
     default = 1
 
     def __init__(self):
         self._kept = []
+        self._streams = itertools.cycle([])
 
     def open(self):
         """Makes kernels and what else the library keeps."""
+        self._streams = itertools.cycle([self.new_stream() for _ in range(_STREAMS)])
         stream = self.stream()
-        array = self.pending(64, 5, stream, 1)
-        assert self.read(array, stream, 1).result().tolist() == list(range(5, 69))
+        array = self.pending(64, 5, stream)
+        assert self.read(array, stream).result().tolist() == list(range(5, 69))
 
     def keep(self, *things):
         """Keeps what pending work needs until the check ends."""
         self._kept.extend(things)
 
     def forget(self):
-        """Drops what a check needed. The work may still be pending."""
+        """Drops what a check needed, and completes what that leaves. The work may still be pending."""
         work.synchronize()
         self._kept.clear()
+        work.forget()
+        self.settle()
 
     def unkeep(self):
         """Drops the arrays of pending work at once: the library itself must keep what that needs."""
@@ -73,14 +81,18 @@ class Peer:
         """The bytes on the GPU that the library has in use; None if it does not say so."""
         return None
 
-    def blocks_as(self, protocol):
-        """Whether an export by a protocol waits for the work on the array, on every stream."""
-        return False
-
     def copies(self, protocol):
         return self.copies_interface and protocol != "dlpack"
 
+    def waits_as(self, protocol):
+        """Whether an import by a protocol, with the order of streams, waits on the host."""
+        return self.syncs_interface and protocol != "dlpack"
+
     def stream(self):
+        """One of a few streams, of which a check can have two at a time."""
+        return next(self._streams)
+
+    def new_stream(self):
         return work.stream()
 
     def handle(self, stream):
@@ -94,20 +106,19 @@ class Peer:
         """A complete array on the GPU."""
         raise NotImplementedError
 
-    def pending(self, count, first, stream, milliseconds):
-        """An array of int64, which work on a stream fills with the numbers from first on, after some time. Until then its
-        elements are -1."""
+    def pending(self, count, first, stream, held=None):
+        """An array of int64, which work on a stream, held back before it begins, fills with the numbers from first on. Until then
+        its elements are -1."""
         array = self.array(np.full(count, -1))
-        work.spin_fill(self.handle(stream), self.address(array), count, first, milliseconds)
+        work.fill(self.handle(stream), self.address(array), count, first, held)
         return array
 
-    def read(self, array, stream, milliseconds):
-        """A Reading of an array, which begins after some time of work on the stream. It does not keep the array."""
+    def read(self, array, stream, held=None):
+        """A Reading of an array by work on a stream, held back before it begins. It does not keep the array."""
         raise NotImplementedError
 
     def wait(self, stream):
         """Waits for the work on a stream."""
-        work.proceed()
         driver.call("cuStreamSynchronize", driver.handle(self.handle(stream)))
 
     def is_done(self, stream):

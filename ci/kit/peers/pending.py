@@ -1,4 +1,4 @@
-"""Work that is pending when an array changes hands: kernels that run, and copies."""
+"""Work that is pending when an array changes hands: kernels and copies, which are held until a check has seen that they are."""
 
 import gc
 import itertools
@@ -7,22 +7,20 @@ import weakref
 
 import child
 
-import fixture
 import golang
 import protocols
 import work
 from compare import equal
 from golang import ext
+from hold import Hold
 
 import numpy as np
 
 COUNT = 1 << 12 if child.SIMULATED else 1 << 18
-WORK = 100  # milliseconds
-LONG = 400  # where several other works must end before
-TIMES = 3  # with the order
-TRIES = 10  # without it, until the values are wrong
+TIMES = 2  # the second with kernels that are loaded
 
 _firsts = itertools.count(1000, 7919)
+_hidden = []
 
 
 def next_first():
@@ -30,122 +28,123 @@ def next_first():
     return next(_firsts)
 
 
-def _numbers(first):
+def numbers(first):
     return np.arange(first, first + COUNT)
 
 
-def _check(got, first, was_pending, what):
-    """The values are right, and the work was pending when the array changed hands."""
-    equal(got, _numbers(first))
-    if not was_pending:
-        raise AssertionError(f"proves nothing: {what}")
+def hidden():
+    """A stream that no peer knows, without work."""
+    if not _hidden:
+        _hidden.append(work.stream())
+    return _hidden[0]
 
 
-def _pending(peer, first, stream):
-    """An array that a kernel still writes. What was dropped before is freed first: a free that waits for the kernel, on a
-    thread of Go, would hold up the calls of this one."""
-    golang.settle()
-    return peer.pending(COUNT, first, stream, WORK)
+def _free():
+    """Frees what was dropped before: a free that waits for held work, on a thread of Go, would hold up the calls of this one."""
+    golang.warm(numbers(next_first()))
+
+
+def held_array(peer, first, stream, held):
+    """An array of a peer's that work still writes, which is held."""
+    _free()
+    return peer.pending(COUNT, first, stream, held)
+
+
+def copied_by_go(first, held):
+    """A copy of Go's behind held work on a stream that the peer does not know."""
+    source = numbers(first)
+    _free()  # leaves memory with other numbers, which a read without order finds
+    held.begin(hidden())
+    made = golang.copy_on(source, hidden())
+    held.check("Go's copy was not enqueued")
+    return made
+
+
+def expect_pending(array, held):
+    """The work on an array of Go's is held: nothing has waited for it, and Go knows it."""
+    held.check("Go, or the peer, waited when the array changed hands")
+    if ext.ready(array):
+        raise AssertionError("Go takes the array for complete while the work on it is held")
+
+
+def read_by_peer(peer, protocol, made, stream, held):
+    """The values of an array of Go's whose work is held, and which a peer takes and reads meanwhile; and the time that it took
+    to take it."""
+    if peer.waits_as(protocol.name):  # then it waits for the work, which Watched sees that Go does not
+        return held.waited_for_by(_read, peer, protocol, made, stream, held), None
+    began = time.monotonic()
+    view = protocols.give(protocol, peer, made, stream, held=held)
+    taken = time.monotonic() - began
+    held.check("the peer waited when it took the array")
+    return held.opened_during(lambda: peer.read(view, stream).result()), taken
+
+
+def _read(peer, protocol, made, stream, held):
+    view = protocols.give(protocol, peer, made, stream, held=held, opens=True)
+    return peer.read(view, stream).result()
 
 
 def go_waits(peer, protocol):
-    """Go takes an array that a kernel still writes, at once, and reads it when it is written."""
+    """Go takes an array that a kernel still writes, at once. It copies it on the GPU, and reads it, when it is written."""
     stream, longest = peer.stream(), 0.0
     follows = protocol.name != "cai" or peer.names_stream
     for _ in range(TIMES):
         first = next_first()
-        array = _pending(peer, first, stream)
-        if not follows:
-            peer.wait(stream)
-        began = time.monotonic()
-        taken = protocols.take(protocol, peer, array, stream)
-        longest = max(longest, time.monotonic() - began)
-        was_pending = not follows or not ext.ready(taken)
-        _check(golang.numbers(taken), first, was_pending, "the work had ended when Go took the array, or Go waited for it")
-        del taken, array
+        with Hold() as held:
+            array = held_array(peer, first, stream, held)
+            if not follows:
+                held.open()
+                peer.wait(stream)
+            began = time.monotonic()
+            taken = protocols.take(protocol, peer, array, stream)
+            longest = max(longest, time.monotonic() - began)
+            if follows:
+                expect_pending(taken, held)
+                copy = ext.copy_to(taken, golang.CUDA, 0, hidden())
+                expect_pending(copy, held)
+                got = held.opened_during(golang.numbers, taken)
+            else:
+                copy = ext.copy_to(taken, golang.CUDA, 0, hidden())
+                got = golang.numbers(taken)
+        equal(got, numbers(first))
+        equal(golang.numbers(copy), numbers(first))
+        del copy, taken, array
         peer.forget()
     return f"taken in {longest * 1e3:.1f} ms" if follows else "the peer names no stream: after a wait"
 
 
-def go_without_wait(peer, protocol):
-    """The same without the order: this must go wrong."""
-    fixture.expect_races()
-    protocols.skip_unless(not peer.blocks_as(protocol.name), "the peer itself may wait for its work")
-    stream = peer.stream()
-    for k in range(TRIES):
-        first = next_first()
-        array = _pending(peer, first, stream)
-        taken = protocols.take(protocol, peer, array, stream, ordered=False)
-        wrong = (golang.numbers(taken) != _numbers(first)).any()
-        peer.wait(stream)
-        del taken, array
-        peer.forget()
-        if wrong:
-            return f"wrong in try {k + 1}, as it must be"
-    raise AssertionError(f"proves nothing: the values were right {TRIES} times without the order of streams")
-
-
-def _copied_by_go(first):
-    """A copy of Go's behind work on a stream that the peer does not know."""
-    source = _numbers(first)
-    golang.settle()  # as in _pending
-    # Memory for later copies, with other values: a driver may wait for kernels to allocate some.
-    golang.on_device(_numbers(next_first())).close()
-    hidden = work.stream()
-    work.spin(hidden, WORK)
-    return golang.copy_on(source, hidden)
-
-
 def peer_waits(peer, protocol):
     """The peer takes an array to which Go's copy is pending, and reads it at once on a stream of its own."""
-    follows, longest = protocol.name != "cai" or peer.follows_stream, 0.0
+    follows, times = protocol.name != "cai" or peer.follows_stream, []
     for _ in range(TIMES):
-        first = next_first()
-        made = _copied_by_go(first)
-        was_pending = not ext.ready(made)
-        if not follows:
-            work.proceed()
-            made.synchronize()
-        stream = peer.stream()
-        began = time.monotonic()
-        view = protocols.give(protocol, peer, made, stream)
-        longest = max(longest, time.monotonic() - began)
-        got = peer.read(view, stream, 0).result()
-        _check(got, first, was_pending, "Go's copy had ended when the peer took it, or Go waited for it")
-        del view, made
+        first, stream = next_first(), peer.stream()
+        with Hold() as held:
+            made = copied_by_go(first, held)
+            expect_pending(made, held)
+            if follows:
+                got, taken = read_by_peer(peer, protocol, made, stream, held)
+                times.append(taken)
+            else:
+                held.open()
+                made.synchronize()
+                got = peer.read(protocols.give(protocol, peer, made, stream), stream).result()
+        equal(got, numbers(first))
+        del made
         peer.forget()
-    return f"given in {longest * 1e3:.1f} ms" if follows else "the peer follows no stream: after a wait"
-
-
-def peer_without_wait(peer, protocol):
-    """The same without the order: this must go wrong."""
-    fixture.expect_races()
-    copies = protocol.name != "dlpack" and peer.copies_interface
-    protocols.skip_unless(not copies, "the peer's import may be a copy with an order of its own")
-    for k in range(TRIES):
-        first = next_first()
-        made = _copied_by_go(first)
-        stream = peer.stream()
-        view = protocols.give(protocol, peer, made, stream, ordered=False)
-        wrong = (peer.read(view, stream, 0).result() != _numbers(first)).any()
-        work.synchronize()
-        del view, made
-        peer.forget()
-        if wrong:
-            return f"wrong in try {k + 1}, as it must be"
-    raise AssertionError(f"proves nothing: the values were right {TRIES} times without the order of streams")
+    if not follows:
+        return "the peer follows no stream: after a wait"
+    return "the peer's import waits for the stream" if None in times else f"given in {max(times) * 1e3:.1f} ms"
 
 
 def through_go(peer, protocol):
     """From the peer to Go and back: the second stream waits for the kernel on the first one."""
     protocols.skip_unless(protocol.name != "cai" or (peer.names_stream and peer.follows_stream), "the peer does not follow streams")
     first, one, two = next_first(), peer.stream(), peer.stream()
-    array = _pending(peer, first, one)
-    taken = protocols.take(protocol, peer, array, one)
-    was_pending = not ext.ready(taken)
-    view = protocols.give(protocol, peer, taken, two)
-    del taken, array
-    _check(peer.read(view, two, 0).result(), first, was_pending, "the work had ended when Go took the array")
+    with Hold() as held:
+        taken = protocols.take(protocol, peer, held_array(peer, first, one, held), one)
+        expect_pending(taken, held)
+        got, _ = read_by_peer(peer, protocol, taken, two, held)
+    equal(got, numbers(first))
 
 
 def default_stream(peer, protocol):
@@ -153,77 +152,84 @@ def default_stream(peer, protocol):
     protocols.skip_unless(protocol.name != "cai" or peer.names_stream, "the peer names no stream")
     protocols.skip_unless(peer.default is not None, "the peer has no default stream")
     first = next_first()
-    array = _pending(peer, first, peer.default)
-    taken = protocols.take(protocol, peer, array, peer.default)
-    was_pending = not ext.ready(taken)
-    _check(golang.numbers(taken), first, was_pending, "the work had ended when Go took the array")
+    with Hold() as held:
+        array = held_array(peer, first, peer.default, held)
+        taken = protocols.take(protocol, peer, array, peer.default)
+        expect_pending(taken, held)
+        got = held.opened_during(golang.numbers, taken)
+    equal(got, numbers(first))
 
 
 def released_while_read(peer, protocol):
     """A kernel of the peer's still reads Go's memory when both have dropped it: Go frees it later."""
     protocols.skip_unless(protocol.name == "dlpack" or not peer.copies_interface, "the peer's import may be a copy")
     first, stream = next_first(), peer.stream()
-    golang.settle()
+    _free()
     before = golang.device_bytes()
-    made = golang.on_device(_numbers(first))
-    address = golang.address(made)
+    spare = [golang.on_device(np.zeros(COUNT, "i8")) for _ in range(4)]
+    made = golang.on_device(numbers(first))
     view = protocols.give(protocol, peer, made, stream)
-    reading = peer.read(view, stream, LONG)
-    del view, made
-    gc.collect()
-    if golang.device_bytes() < before + COUNT * 8:
-        raise AssertionError("Go counts the memory as free while a kernel reads it")
-    others = [golang.enqueued_on_device(np.zeros(COUNT, "i8")) for _ in range(4)]
-    reused = address in map(golang.address, others)
-    done = peer.is_done(stream)
-    equal(reading.result(), _numbers(first))
-    if done:
-        raise AssertionError("proves nothing: the kernel had ended before the memory could be used again")
+    address = peer.address(view)  # and not by another protocol, whose use of the memory Go would know of
+    for array in spare:  # memory for the other arrays
+        array.close()
+    with Hold() as held:
+        reading = peer.read(view, stream, held)
+        del view, made
+        gc.collect()
+        if golang.device_bytes() < before + COUNT * 8:
+            raise AssertionError("Go counts the memory as free while a kernel reads it")
+        others = [golang.enqueued_on_device(np.zeros(COUNT, "i8")) for _ in range(4)]
+        reused = address in map(golang.address, others)
+        held.check("Go, or the peer, waited when the memory was dropped, or others were allocated")
+        got = held.opened_during(reading.result)
+    equal(got, numbers(first))
     if reused:
         raise AssertionError("Go gave the memory to another array while a kernel read it")
 
 
-def _arrays(peer, stream):
+def _arrays(peer, stream, n):
     """Arrays in memory that an allocator has for this stream, such as that of dropped arrays."""
     with peer.on(stream):
-        return [peer.array(np.zeros(COUNT, "i8")) for _ in range(4)]
+        return [peer.array(np.zeros(COUNT, "i8")) for _ in range(n)]
 
 
 def dropped_while_go_reads(peer, protocol):
     """Go's copy of a peer's array is pending when both have dropped the array: the peer gets it back later."""
     first, stream = next_first(), peer.stream()
-    _arrays(peer, stream)  # memory for later ones: a driver may wait for kernels to allocate some
-    array = _pending(peer, first, stream)
-    if protocol.name == "cai" and not peer.names_stream:
-        peer.wait(stream)
-    address = peer.address(array)
-    taken = protocols.take(protocol, peer, array, stream)
-    hidden = work.stream()
-    work.spin(hidden, LONG)
-    copy = ext.copy_to(taken, golang.CUDA, 0, hidden)
-    taken.close()
-    owner = weakref.ref(array)
-    del taken, array
-    peer.unkeep()
-    gc.collect()
-    gone, was_pending = owner() is None, not ext.ready(copy)
-    work.proceed()
-    others = _arrays(peer, stream)
-    reused, still_pending = address in map(peer.address, others), not ext.ready(copy)
-    _check(golang.numbers(copy), first, was_pending, "Go's copy had ended before the array was dropped")
+    _arrays(peer, stream, 6)  # memory for later ones: a driver may wait for the held work to allocate some
+    peer.settle()
+    with Hold() as written, Hold() as read:
+        array = held_array(peer, first, stream, written)
+        if protocol.name == "cai" and not peer.names_stream:
+            written.open()
+            peer.wait(stream)
+        address = peer.address(array)
+        taken = protocols.take(protocol, peer, array, stream)
+        read.begin(hidden())
+        copy = ext.copy_to(taken, golang.CUDA, 0, hidden())
+        taken.close()
+        owner = weakref.ref(array)
+        del taken, array
+        peer.unkeep()
+        gc.collect()
+        gone = owner() is None
+        expect_pending(copy, read)
+        written.open()  # and the peer's memory is used by nothing but Go's copy
+        others = _arrays(peer, stream, 4)
+        reused, still_held = address in map(peer.address, others), read.held()
+        got = read.opened_during(golang.numbers, copy) if still_held else golang.numbers(copy)
+    equal(got, numbers(first))
     if gone and (protocol.name != "dlpack" or peer.tensor_keeps_array):
         raise AssertionError("Go dropped the peer's array while a copy of Go's read it")
-    if reused and still_pending:
+    if reused and still_held:
         raise AssertionError("the peer used the memory again while Go's copy read it")
-    return None if still_pending else "the copy had ended before there were other arrays"
+    return None if still_held else "proves less: the peer's allocations wait for all work of the device"
 
 
 def checks(protocol):
     return [
         ("go waits for a kernel", go_waits),
-        ("go without the wait", go_without_wait),
         ("peer waits for go", peer_waits),
-        ("peer without the wait", peer_without_wait),
         ("released while a kernel reads", released_while_read),
         ("dropped while go reads", dropped_while_go_reads),
         ("pending through go", through_go),

@@ -42,6 +42,32 @@ class ByCAI:
         return {**self._source.__cuda_array_interface__, **self._changes}
 
 
+class Watched:
+    """An array of Go's whose work is held. A method that hands it over and waits for the work is an error, so that it is not taken
+    for a wait of the consumer. If the consumer will wait, the work is opened soon after it has the array."""
+
+    def __init__(self, source, held, opens):
+        self._source, self._held, self._opens, self._handed = source, held, opens, False
+
+    def __getattr__(self, name):
+        value = getattr(self._source, name)
+        return self._checked(name, value) if name == "__cuda_array_interface__" else value
+
+    def __dlpack__(self, **keywords):
+        return self._checked("__dlpack__", self._source.__dlpack__(**keywords))
+
+    def __arrow_c_device_array__(self, **keywords):
+        return self._checked("__arrow_c_device_array__", self._source.__arrow_c_device_array__(**keywords))
+
+    def _checked(self, name, value):
+        if not (self._handed and self._opens):
+            self._held.check(f"Go waited in {name}")
+            if self._opens:
+                self._held.open_soon()
+            self._handed = True
+        return value
+
+
 class DLPack:
     name = "dlpack"
 
@@ -79,20 +105,20 @@ class Arrow:
         held = columns.Held(array)
         if held.device != (2, 0):
             raise AssertionError(f"on device {held.device}")
-        interface = ByCAI(_Memory(held, golang.dtype_of(array)))
+        interface = ByCAI(_Memory(held))
         if ordered and stream is not None:
             held.wait(peer.handle(stream))
-            interface = ByCAI(_Memory(held, golang.dtype_of(array)), stream=peer.handle(stream))
+            interface = ByCAI(_Memory(held), stream=peer.handle(stream))
         return peer.from_cai(interface)
 
 
 class _Memory:
     """A held array by the CUDA Array Interface."""
 
-    def __init__(self, held, dtype):
+    def __init__(self, held):
         self._held = held
-        address = held.data + held.offset * dtype.itemsize if held.length else 0
-        self.__cuda_array_interface__ = {"shape": (held.length,), "typestr": dtype.str, "data": (address, False), "version": 3}
+        address = held.data + held.offset * held.dtype.itemsize if held.length else 0
+        self.__cuda_array_interface__ = {"shape": (held.length,), "typestr": held.dtype.str, "data": (address, False), "version": 3}
 
 
 ALL = {p.name: p for p in (DLPack(), CAI(), Arrow())}
@@ -108,11 +134,11 @@ def take(protocol, peer, array, stream=None, ordered=True):
         return golang.ext.echo_array(protocol.into_go(peer, array, stream, ordered))
 
 
-def give(protocol, peer, array, stream=None, ordered=True):
-    """A peer's array over one of Go's. Some peers wait here."""
-    work.proceed()
+def give(protocol, peer, array, stream=None, ordered=True, held=None, opens=False):
+    """A peer's array over one of Go's, whose work may be held. Some peers wait here: for them it is opened."""
+    source = array if held is None else Watched(array, held, opens)
     with peer.on(stream):
-        return protocol.into_peer(peer, array, stream, ordered)
+        return protocol.into_peer(peer, source, stream, ordered)
 
 
 def skip_unless(condition, reason):

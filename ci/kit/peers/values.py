@@ -45,7 +45,7 @@ def _each(peer, check):
 
 
 def _read(peer, view):
-    return peer.read(view, peer.stream(), 0).result()
+    return peer.read(view, peer.stream()).result()
 
 
 def into_go(peer, protocol):

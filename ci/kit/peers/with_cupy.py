@@ -9,23 +9,12 @@ import cupy
 import numpy as np
 
 import peer
-import work
 
 _CODE = r"""
-__device__ void spin(long long ns) {
-  unsigned long long now, end;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end));
-  end += ns;
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (now < end);
-}
-extern "C" __global__ void fill(long long* out, long long n, long long first, long long ns) {
-  spin(ns);
+extern "C" __global__ void fill(long long* out, long long n, long long first) {
   for (long long i = threadIdx.x; i < n; i += blockDim.x) out[i] = first + i;
 }
-extern "C" __global__ void copy(const unsigned char* in, unsigned char* out, long long n, long long ns) {
-  spin(ns);
+extern "C" __global__ void copy(const unsigned char* in, unsigned char* out, long long n) {
   for (long long i = threadIdx.x; i < n; i += blockDim.x) out[i] = in[i];
 }
 """
@@ -33,6 +22,7 @@ extern "C" __global__ void copy(const unsigned char* in, unsigned char* out, lon
 
 class Peer(peer.Peer):
     name = "cupy"
+    syncs_interface = True  # unless CUPY_CUDA_ARRAY_INTERFACE_SYNC is 0
 
     def __init__(self):
         super().__init__()
@@ -42,7 +32,7 @@ class Peer(peer.Peer):
             raise child.Skip("CuPy finds no GPU")
         self.version = f"CuPy {cupy.__version__}, runtime {cupy.cuda.runtime.runtimeGetVersion()}"
         self.default = cupy.cuda.Stream.null
-        self._streams, self._kernels = [], None
+        self._kernels = None
 
     def open(self):
         try:
@@ -55,10 +45,8 @@ class Peer(peer.Peer):
             self._kernels = None
             super().open()
 
-    def stream(self):
-        made = cupy.cuda.Stream(non_blocking=True)
-        self._streams.append(made)
-        return made
+    def new_stream(self):
+        return cupy.cuda.Stream(non_blocking=True)
 
     def handle(self, stream):
         return stream.ptr
@@ -74,22 +62,24 @@ class Peer(peer.Peer):
         cupy.cuda.get_current_stream().synchronize()
         return array
 
-    def pending(self, count, first, stream, milliseconds):
+    def pending(self, count, first, stream, held=None):
         with self.on(stream):  # whose memory it is, also if it is dropped while the kernel runs
-            array = self.array(np.full(count, -1))
             if self._kernels is None:
-                work.spin_fill(stream.ptr, array.data.ptr, count, first, milliseconds)
-            else:
-                self._kernels[0]((1,), (256,), (array, np.int64(count), np.int64(first), np.int64(milliseconds * 1e6)))
+                return super().pending(count, first, stream, held)
+            array = self.array(np.full(count, -1))
+            if held is not None:
+                held.begin(stream.ptr)
+            self._kernels[0]((1,), (256,), (array, np.int64(count), np.int64(first)))
         return array
 
-    def read(self, array, stream, milliseconds):
+    def read(self, array, stream, held=None):
         with self.on(stream):
             out = cupy.empty(array.shape, array.dtype)
+            if held is not None:
+                held.begin(stream.ptr)
             if self._kernels is not None and array.nbytes:
-                self._kernels[1]((1,), (1024,), (array, out, np.int64(array.nbytes), np.int64(milliseconds * 1e6)))
+                self._kernels[1]((1,), (1024,), (array, out, np.int64(array.nbytes)))
             elif array.nbytes:
-                work.spin(stream.ptr, milliseconds)
                 out.data.copy_from_device_async(array.data, array.nbytes, stream)
 
         def finish():

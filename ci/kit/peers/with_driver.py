@@ -7,6 +7,7 @@ import simulator
 
 import numpy as np
 
+import hold
 import peer
 import tensors
 import work
@@ -52,6 +53,14 @@ class Array:
         return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "version": 3, "strides": strides, "stream": self.stream}
 
 
+def zeros(count, stream):
+    """An array of int64 whose work is that of a stream."""
+    array = Array([count], "i8", stream=stream)
+    driver.call("cuMemsetD8_v2", driver.address(array.address), ctypes.c_ubyte(0), driver.size(array.nbytes))
+    driver.call("cuCtxSynchronize")
+    return array
+
+
 _alive = {}  # the bytes of memory by its address
 
 
@@ -70,7 +79,7 @@ class Peer(peer.Peer):
     def __init__(self):
         super().__init__()
         number = driver.ask(ctypes.c_int, "cuDriverGetVersion")
-        self.version = f"driver of CUDA {number // 1000}.{number % 1000 // 10}, work: {work.how}"
+        self.version = f"driver of CUDA {number // 1000}.{number % 1000 // 10}, held by {hold.how}"
         self._current = None
         if simulator.is_simulator:
             self.version += ", simulated"
@@ -92,15 +101,16 @@ class Peer(peer.Peer):
             driver.call("cuMemcpyHtoD_v2", driver.address(array.address), driver.handle(values.ctypes.data), driver.size(values.nbytes))
         return array
 
-    def pending(self, count, first, stream, milliseconds):
-        array = super().pending(count, first, stream, milliseconds)
+    def pending(self, count, first, stream, held=None):
+        array = super().pending(count, first, stream, held)
         array.stream = stream
         return array
 
-    def read(self, array, stream, milliseconds):
+    def read(self, array, stream, held=None):
         got = work.pinned(np.zeros(array.shape, array.dtype).reshape(-1))
         stream = stream or self.current
-        work.spin(stream, milliseconds)
+        if held is not None:
+            held.begin(stream)
         if array.nbytes:
             driver.copy_to_host(got, array.address, stream)
         shape = array.shape

@@ -7,9 +7,9 @@ from nanoarrow.device import DeviceType, c_device_array
 import golang
 import peer
 import pending
-import work
 from compare import equal
 from golang import ext
+from hold import Hold
 
 
 class Peer(peer.Peer):
@@ -28,14 +28,12 @@ class Peer(peer.Peer):
 
 def _pending():
     """Go's copy is pending when Go takes the array back from nanoarrow: the event went with it."""
-    hidden = work.stream()
-    source = np.arange(pending.COUNT)
-    work.spin(hidden, pending.WORK)
-    made = golang.copy_on(source, hidden)
-    taken = ext.echo_array(c_device_array(made))
-    if ext.ready(taken):
-        raise AssertionError("proves nothing: the copy had ended")
-    equal(golang.numbers(taken), source)
+    first = pending.next_first()
+    with Hold() as held:
+        taken = ext.echo_array(c_device_array(pending.copied_by_go(first, held)))
+        pending.expect_pending(taken, held)
+        got = held.opened_during(golang.numbers, taken)
+    equal(got, pending.numbers(first))
 
 
 def _types():

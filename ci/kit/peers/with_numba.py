@@ -10,8 +10,13 @@ import simulator
 if not os.path.isfile(os.environ["NUMBA_CUDA_DRIVER"]):
     del os.environ["NUMBA_CUDA_DRIVER"]
 
-import numba
 import numpy as np
+
+# Numba 0.68.0 asks for a name that NumPy 2.5 has no longer, when it compiles a kernel.
+if not hasattr(np, "row_stack"):
+    np.row_stack = np.vstack
+
+import numba
 from numba import cuda
 
 import peer
@@ -19,19 +24,15 @@ import work
 
 
 def _compile():
-    """A kernel that sleeps and then writes numbers, and one that sleeps and then copies."""
+    """A kernel that writes numbers, and one that copies."""
 
     @cuda.jit
-    def fill(out, first, halves):
-        for _ in range(halves):
-            cuda.nanosleep(500_000)
+    def fill(out, first):
         for i in range(cuda.threadIdx.x, out.size, cuda.blockDim.x):
             out[i] = first + i
 
     @cuda.jit
-    def copy(array, out, halves):
-        for _ in range(halves):
-            cuda.nanosleep(500_000)
+    def copy(array, out):
         for i in range(cuda.threadIdx.x, out.size, cuda.blockDim.x):
             out[i] = array[i]
 
@@ -41,6 +42,7 @@ def _compile():
 class Peer(peer.Peer):
     name = "numba"
     protocols = ("cai", "arrow")
+    syncs_interface = True  # unless NUMBA_CUDA_ARRAY_INTERFACE_SYNC is 0
 
     def __init__(self):
         super().__init__()
@@ -49,7 +51,7 @@ class Peer(peer.Peer):
         except Exception as e:
             raise child.Skip(f"numba.cuda {_version()} does not run here: {type(e).__name__}: {child.first_line(e)}") from None
         self.version = f"numba {_version()}"
-        self._kernels = None
+        self._kernels, self._results = None, {}
 
     def open(self):
         warnings.simplefilter("ignore")  # of kernels with one block
@@ -76,22 +78,26 @@ class Peer(peer.Peer):
         (stream or cuda.default_stream()).synchronize()  # and not the GPU, where other work is pending
         return array
 
-    def pending(self, count, first, stream, milliseconds):
+    def pending(self, count, first, stream, held=None):
         external = cuda.external_stream(stream)
         array = self._array(np.full(count, -1), external)
         if self._kernels is None:
-            work.spin_fill(stream, self.address(array), count, first, milliseconds)
+            work.fill(stream, self.address(array), count, first, held)
         else:
-            self._kernels[0][1, 256, external](array, first, int(2 * milliseconds))
+            if held is not None:
+                held.begin(stream)
+            self._kernels[0][1, 256, external](array, first)
         return array
 
-    def read(self, array, stream, milliseconds):
+    def read(self, array, stream, held=None):
         external = cuda.external_stream(stream)
         if self._kernels is None:
-            return self._read_without_kernels(array, external, stream, milliseconds)
-        out = cuda.device_array(array.shape, array.dtype, stream=external)
+            return self._read_without_kernels(array, external, stream, held)
+        out = self._result(array.shape, array.dtype, external)
+        if held is not None:
+            held.begin(stream)
         if array.ndim == 1 and array.dtype == np.int64 and array.size:
-            self._kernels[1][1, 256, external](array, out, int(2 * milliseconds))
+            self._kernels[1][1, 256, external](array, out)
         else:
             out.copy_to_device(array, stream=external)
 
@@ -102,9 +108,16 @@ class Peer(peer.Peer):
 
         return peer.Reading(finish)
 
-    def _read_without_kernels(self, array, external, stream, milliseconds):
+    def _result(self, shape, dtype, stream):
+        """Memory for what a kernel reads, which is kept: Numba has no cache, and a driver may wait for held work to allocate some."""
+        if (shape, dtype) not in self._results:
+            self._results[shape, dtype] = cuda.device_array(shape, dtype, stream=stream)
+        return self._results[shape, dtype]
+
+    def _read_without_kernels(self, array, external, stream, held):
         got = work.pinned(np.zeros(array.shape, array.dtype).reshape(-1)).reshape(array.shape)
-        work.spin(stream, milliseconds)
+        if held is not None:
+            held.begin(stream)
         if array.size:
             array.copy_to_host(got, stream=external)
 

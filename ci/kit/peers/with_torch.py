@@ -9,9 +9,6 @@ import numpy as np
 import torch
 
 import peer
-import work
-
-_CYCLES = 2_000_000  # of a GPU in a millisecond: the sleep is in cycles
 
 
 class Peer(peer.Peer):
@@ -28,7 +25,7 @@ class Peer(peer.Peer):
         self.version = f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}"
         self.default = torch.cuda.default_stream()
 
-    def stream(self):
+    def new_stream(self):
         return torch.cuda.Stream()
 
     def handle(self, stream):
@@ -42,33 +39,28 @@ class Peer(peer.Peer):
         torch.cuda.current_stream().synchronize()
         return array
 
-    def _sleep(self, stream, milliseconds):
-        if hasattr(torch.cuda, "_sleep"):
-            torch.cuda._sleep(int(milliseconds * _CYCLES))
-        else:
-            work.spin(stream.cuda_stream, milliseconds)
-
-    def pending(self, count, first, stream, milliseconds):
+    def pending(self, count, first, stream, held=None):
         with torch.cuda.stream(stream):  # whose memory it is, also if it is dropped while the kernel runs
             array = self.array(np.full(count, -1))
             source = self.array(np.arange(first, first + count))
-            self._sleep(stream, milliseconds)
+            if held is not None:
+                held.begin(stream.cuda_stream)
             torch.add(source, 0, out=array)
         return array
 
-    def read(self, array, stream, milliseconds):
+    def read(self, array, stream, held=None):
         with torch.cuda.stream(stream):
             out = torch.empty_like(array)
-            if milliseconds:
-                self._sleep(stream, milliseconds)
+            if held is not None:
+                held.begin(stream.cuda_stream)
             if array.dtype == torch.int64:
                 torch.add(array, 0, out=out)  # a kernel
             else:
                 out.copy_(array)
 
         def finish():
-            stream.synchronize()
-            return out.cpu().numpy()
+            with torch.cuda.stream(stream):  # the default one may wait for held work
+                return out.cpu().numpy()
 
         return peer.Reading(finish)
 
