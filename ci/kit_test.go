@@ -238,6 +238,9 @@ func TestKitIsPacked(t *testing.T) {
 	output, status = command(t, env, filepath.Join(pieces, "2", "visit"), "run", "libcudf")
 	assert.Equal(t, 1, status, output)
 	assert.NoFileExists(t, filepath.Join(there, "libcudf", "large", "b"))
+	alone := []string{"KIT_FOLDER=" + filepath.Join(there, "alone")}
+	output, _ = command(t, alone, filepath.Join(pieces, "3", "visit"))
+	assert.NotContains(t, output, "FAIL", "a part without the rest of its section has no checks")
 	_, _ = command(t, env, filepath.Join(pieces, "3", "visit"), "report")
 	assert.FileExists(t, filepath.Join(there, "libcudf", "large", "a"), "a part comes on top")
 	assert.FileExists(t, filepath.Join(there, "libcudf", "large", "b"))
