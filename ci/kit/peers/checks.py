@@ -27,7 +27,7 @@ def _done():
 
 def _short(name):
     """A name as the kit notes it."""
-    return re.split(r"[:(]", name)[0].rstrip()
+    return re.split(r": | \(", name)[0].removesuffix(":")
 
 
 def _all(peer):
