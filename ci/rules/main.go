@@ -1,7 +1,7 @@
 // Command rules keeps what GPUs have shown of the rules that ci/kit/rules checks on any driver.
 //
 //	go run ./ci/rules                  writes docs/gpu/rules.md of the rules as they are now
-//	go run ./ci/rules OUTPUT...        also takes the results of runs on GPUs, from the output of the kit's section rules or its report
+//	go run ./ci/rules OUTPUT...        also takes the results of runs on GPUs, from the output of the kit or of its section rules, or its report
 //	go run ./ci/rules -build FOLDER    builds the program there, and the file order: its rules, those first that a GPU should run first
 package main
 
@@ -21,7 +21,7 @@ const (
 
 func main() {
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: rules [output of the section rules on a GPU]... | rules -build FOLDER")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: rules [output of the kit, or of its section rules, on a GPU]... | rules -build FOLDER")
 	}
 	folder := flag.String("build", "", "build the program of the rules in `FOLDER`, and list its rules in the order of their worth")
 	flag.Parse()
@@ -37,15 +37,7 @@ func main() {
 
 // update takes the results of runs, and writes data and page anew.
 func update(outputs []string) error {
-	folder, err := os.MkdirTemp("", "rules-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	list, known, err := load(folder)
-	if err != nil {
-		return err
-	}
+	var runs []results
 	for _, output := range outputs {
 		text, err := os.ReadFile(output)
 		if err != nil {
@@ -55,13 +47,40 @@ func update(outputs []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", output, err)
 		}
+		runs = append(runs, run)
+	}
+	folder, err := os.MkdirTemp("", "rules-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	list, known, err := load(folder)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
 		known.add(run)
 	}
 	known.keep(list)
-	if err := os.WriteFile(dataPath, []byte(known.String()), 0o666); err != nil {
-		return err
+	return replace(file{dataPath, known.String()}, file{pagePath, page(list, known)})
+}
+
+type file struct{ path, text string }
+
+// replace replaces files, or none of them where one cannot be written.
+func replace(files ...file) error {
+	for _, f := range files {
+		defer os.Remove(f.path + ".new") // which is gone unless there is an error
+		if err := os.WriteFile(f.path+".new", []byte(f.text), 0o666); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(pagePath, []byte(page(list, known)), 0o666)
+	for _, f := range files {
+		if err := os.Rename(f.path+".new", f.path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func buildKit(folder string) error {

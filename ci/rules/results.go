@@ -23,8 +23,12 @@ var (
 	resultLine = regexp.MustCompile(`^(ok|FAIL|skip) ([a-z]\w*)(?:: (.*))?$`)
 	// differsFrom is how a line begins that repeats the rule: what it rests on, and its sentence.
 	differsFrom = regexp.MustCompile(`^(?:manual|seen on drivers|simulator, where the manual is silent): (.*?\.) here: `)
-	// noAnswer is why the program skips rules of which a run then says nothing.
-	noAnswer = regexp.MustCompile(`^no time was left$|^stricter than drivers, `)
+	// noAnswer is why the program passes over rules of which a run then says nothing.
+	noAnswer = regexp.MustCompile(`^no time was left$|^stricter than drivers, |^there is no such rule$`)
+	// sectionRules is the line before the section rules, or before a part of it.
+	sectionRules = regexp.MustCompile(`^== rules(:\w+)?$`)
+	// noRule is a line of a run that failed as a whole.
+	noRule = regexp.MustCompile(`^FAIL (driver|rules): `)
 )
 
 // readLine reads a line of a rule.
@@ -40,30 +44,49 @@ func readLine(line string) (name string, r result, ok bool) {
 	return m[2], r, true
 }
 
-// readOutput reads what the program printed on a GPU, in one run or several, possibly with the output of other sections around it.
+// readOutput reads what the program printed on GPUs, in one run or several: alone, in the report of the kit, or in what the kit
+// printed, which have other sections too.
 func readOutput(text string) (results, error) {
 	r, driver := results{}, ""
-	if _, after, found := strings.Cut(text, "\n== rules\n"); found {
-		text, _, _ = strings.Cut(after, "\n== ")
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, "driver: ") {
+	for _, line := range ofRules(text) {
+		switch name, result, ok := readLine(line); {
+		case strings.HasPrefix(line, "driver: "):
 			driver = line
-		} else if strings.HasPrefix(line, "device ") || strings.HasPrefix(line, "peer access ") {
+		case strings.HasPrefix(line, "device ") && strings.Contains(line, "cudasim device"):
+			return nil, errors.New("a run is of the simulator, not of a GPU")
+		case driver != "" && (strings.HasPrefix(line, "device ") || strings.HasPrefix(line, "peer access ")):
 			driver += "; " + line
-		} else if name, result, ok := readLine(line); ok && !noAnswer.MatchString(result.text) {
+		case strings.HasPrefix(line, "== ") || strings.HasPrefix(line, "-- "): // another run
+			driver = ""
+		case ok && !noRule.MatchString(line) && !noAnswer.MatchString(result.text):
+			if driver == "" {
+				return nil, fmt.Errorf(`%q comes before any line "driver: ", which says what it ran on`, line)
+			}
 			result.driver = driver
 			r.add(results{name: result})
 		}
 	}
-	switch {
-	case strings.Contains(driver, "cudasim device"):
-		return nil, errors.New("it is of the simulator, not of a GPU")
-	case len(r) == 0:
+	if len(r) == 0 {
 		return nil, errors.New("it has no lines of rules")
 	}
 	return r, nil
+}
+
+// ofRules returns the lines of the section rules, or all lines of a text without sections. They have no tabs, which separate the
+// columns of the data.
+func ofRules(text string) []string {
+	lines := strings.Split(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\t", " "), "\n")
+	begins := func(line string) bool { return strings.HasPrefix(line, "== ") }
+	if !slices.ContainsFunc(lines, begins) {
+		return lines
+	}
+	inside := false
+	return slices.DeleteFunc(lines, func(line string) bool {
+		if begins(line) {
+			inside = sectionRules.MatchString(line)
+		}
+		return !inside
+	})
 }
 
 // add takes the results of a later run. A rule that it has skipped keeps what an earlier one has shown.

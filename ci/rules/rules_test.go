@@ -258,13 +258,135 @@ func TestRulesOfTheSimulatorAlone(t *testing.T) {
 	}
 }
 
+// A name of no rule is not passed over: the rule that was meant has not run.
+func TestUnknownNamesFail(t *testing.T) {
+	p, _ := theProgram(t)
+	driver, err := cudasim.Build()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		arguments string
+		status    int
+		want      []string
+	}{
+		{"null_is_no_context no_such_rule then functionz", 1, []string{
+			"FAIL no_such_rule: there is no such rule", "FAIL functionz: there is no such rule", "ok null_is_no_context",
+			"1 rules: 1 as they should be, 0 that differ, 0 that need something else"}},
+		{"no_such_rule", 1, []string{"FAIL no_such_rule: there is no such rule", "0 rules: "}},
+		{"null_is_no_context then null_is_no_context", 0, []string{"ok null_is_no_context"}},
+		{"functions then null_is_no_context", 0, []string{"ok null_is_no_context"}},
+		{"--lst", 2, nil},
+		{"then", 2, nil},
+	} {
+		cmd := emulated.Command(string(p), strings.Fields(c.arguments)...)
+		cmd.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver)
+		out, _ := cmd.Output()
+		assert.Equal(t, c.status, cmd.ProcessState.ExitCode(), c.arguments)
+		for _, want := range c.want {
+			assert.Contains(t, "\n"+string(out), "\n"+want, c.arguments)
+		}
+		if c.status != 1 {
+			assert.NotContains(t, string(out), "no such rule", c.arguments)
+		}
+	}
+}
+
 func TestOutputMustBeOfAGPU(t *testing.T) {
-	_, err := readOutput("driver: CUDA 13.0\ndevice 0: H100\nok one\n")
+	const gpu, simulator = "driver: CUDA 13.0\ndevice 0: H100\nok one\n", "driver: CUDA 12.4\ndevice 0: cudasim device 0\nok two\n"
+	for text, want := range map[string]string{
+		gpu:                                "",
+		"":                                 "no lines of rules",
+		"== tests\nno rules\n":             "no lines of rules",
+		"== speed\n" + gpu:                 "no lines of rules",
+		simulator:                          "of the simulator",
+		simulator + gpu:                    "of the simulator",
+		gpu + simulator:                    "of the simulator",
+		"ok one\n":                         `"ok one" comes before any line "driver: "`,
+		"ok one\n" + gpu:                   `"ok one" comes before`,
+		"device 0: H100\nok one\n":         `"ok one" comes before`,
+		gpu + "-- rules: x\nFAIL two: a\n": `"FAIL two: a" comes before`,
+		// The run as a whole, and names that it does not have.
+		"FAIL driver: no\nFAIL rules: exit status 1\nFAIL two: there is no such rule\n":       "no lines of rules",
+		"FAIL driver: no\nFAIL rules: exit status 1\nFAIL two: there is no such rule\n" + gpu: "",
+		"== rules\n" + gpu + "\n== libcudf\ndevice 0: cudasim device 0\nok three\n== speed\n": "",
+	} {
+		r, err := readOutput(text)
+		if want == "" {
+			assert.NoError(t, err, text)
+			assert.Equal(t, results{"one": {word: "ok", driver: h100}}, r)
+		} else {
+			assert.ErrorContains(t, err, want, text)
+		}
+	}
+}
+
+// What the kit prints has the section in two parts, and its report has them as one.
+func TestPartsOfTheSection(t *testing.T) {
+	const facts, other = "driver: CUDA 13.0\ndevice 0: H100\n", "driver: CUDA 12.4\ndevice 0: A100\nok three\nok other\n"
+	want := results{"one": {word: "ok", driver: h100}, "two": {word: "skip", text: "x", driver: h100}}
+	for name, text := range map[string]string{
+		"printed": "date: x\n== speed\n" + other + "== rules:first\n" + facts + "ok one\n== peers\n" + other + "== rules\n" + facts +
+			"skip two: x\n== libcudf\n" + other + "\ngpu: H100\nrules: skip three: x\n",
+		"printed, the part alone": "== rules:first\n" + facts + "ok one\nskip two: x\n== rulesets\n" + other + "== rules: no time is left in this run\n" + other,
+		"report": "date: x\n\n== doctor\nx\n\n== speed\n" + other + "\n== rules\n-- rules:first: 2026-11-27 10:00:00, commit X\n" + facts +
+			"ok one\n-- rules: 2026-11-27 10:04:00, commit X\n" + facts + "skip two: x\n\n== libcudf\n" + other,
+		"file": "-- rules:first: 2026-11-27 10:00:00, commit X\n" + facts + "ok one\n-- rules: 2026-11-27, commit X\n" + facts + "skip two: x\n",
+	} {
+		for _, text := range []string{text, strings.ReplaceAll(text, "\n", "\r\n")} {
+			got, err := readOutput(text)
+			assert.NoError(t, err, name)
+			assert.Equal(t, want, got, name)
+		}
+	}
+}
+
+// Tabs separate the columns of the data.
+func TestTabsBecomeSpaces(t *testing.T) {
+	known := ran(t, four, "driver: CUDA\t13.0\ndevice 0: H100\nFAIL two: manual: Two\t| three. here: a\tb\nskip three: needs\tx\n")
+	assert.Equal(t, results{
+		"two": {"FAIL", "a b", h100, "Two | three."}, "three": {word: "skip", text: "needs x", driver: h100},
+	}, known)
+}
+
+// Where anything is wrong, data and page stay as they are.
+func TestErrorsChangeNothing(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(folder, sources), os.DirFS(filepath.Join(root, sources))))
+	headers, err := filepath.Abs(filepath.Join(root, "cudasim"))
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(headers, filepath.Join(folder, "cudasim")))
+	t.Chdir(folder)
+	before, err := os.ReadFile(dataPath)
+	require.NoError(t, err)
+	unchanged := func(page string) {
+		t.Helper()
+		data, err := os.ReadFile(dataPath)
+		require.NoError(t, err)
+		assert.True(t, string(before) == string(data), "the data have changed")
+		text, _ := os.ReadFile(pagePath)
+		assert.Equal(t, page, string(text))
+		for _, path := range []string{dataPath, pagePath} {
+			assert.NoFileExists(t, path+".new")
+		}
+	}
+	good, bad := filepath.Join(folder, "good"), filepath.Join(folder, "bad")
+	require.NoError(t, os.WriteFile(good, []byte("driver: CUDA 14.0\ndevice 0: X\nok null_is_no_context\n"), 0o666))
+	require.NoError(t, os.WriteFile(bad, []byte("ok null_is_no_context\n"), 0o666))
+	assert.Error(t, replace(file{dataPath, "data"}, file{pagePath, "new"}), "the page has no folder")
+	unchanged("")
+	require.NoError(t, os.MkdirAll(filepath.Dir(pagePath), 0o777))
+	require.NoError(t, os.WriteFile(pagePath, []byte("page"), 0o666))
+	assert.ErrorContains(t, update([]string{good, bad}), bad+`: "ok null_is_no_context" comes before any line "driver: "`)
+	unchanged("page")
+
+	require.NoError(t, update([]string{good}))
+	data, err := os.ReadFile(dataPath)
+	require.NoError(t, err)
+	assert.Contains(t, string(data), "driver: CUDA 14.0; device 0: X\n")
+	text, err := os.ReadFile(pagePath)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "- CUDA 14.0; device 0: X: 1 rules\n")
+	_, err = readData(string(data))
 	assert.NoError(t, err)
-	_, err = readOutput("== tests\nno rules\n")
-	assert.ErrorContains(t, err, "no lines of rules")
-	_, err = readOutput("driver: CUDA 12.4\ndevice 0: cudasim device 0\nok one\n")
-	assert.ErrorContains(t, err, "of the simulator")
 }
 
 // four are rules, of which the last is of the simulator alone.

@@ -5,7 +5,7 @@
  * the rule and what the driver does, or skip NAME: what it lacks. This process never calls the driver: rules run in
  * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. Of the
  * latter, RULE_PROCESSES run at once (1). A rule with which the simulator is stricter than drivers on purpose is
- * skipped on a driver. Those after the word "then" run once those before it have. */
+ * skipped on a driver. Those after the word "then" run once those before it have. A name of no rule is a FAIL too. */
 #include "rules.h"
 
 #include <poll.h>
@@ -273,6 +273,21 @@ static bool is_chosen(const struct rule* rule, char** names, int n) {
   return false;
 }
 
+/* Prints words that choose nothing, and returns how many there are: a run that passed over them would look as if it had
+ * run all that it was told to. */
+static int print_unknown(char** words, int n) {
+  int unknown = 0;
+  for (int i = 0; i < n; i++) {
+    bool known = strcmp(words[i], "then") == 0;
+    for (int j = 0; !known && j < count; j++) known = is_chosen(rules[j], words + i, 1);
+    if (known) continue;
+    printf("FAIL %s: there is no such rule\n", words[i]);
+    unknown++;
+  }
+  fflush(stdout);
+  return unknown;
+}
+
 /* Rules that no earlier call has chosen. Those that share a process first: they are most, and take the least time. */
 static int choose(const struct rule** chosen, char** names, int n) {
   static bool taken[MOST];
@@ -314,7 +329,8 @@ int main(int argc, char** argv) {
     n += choose(chosen + n, argv + i, next - i);
     ends[++parts] = n;
   }
-  if (n == 0) {
+  int unknown = argc > 1 && argv[1][0] == '-' ? 0 : print_unknown(argv + 1, argc - 1);
+  if (n + unknown == 0) {
     fprintf(stderr, "usage: rules --list | rules all | rules GROUP... | rules NAME... [then ...]\n");
     return 2;
   }
@@ -329,5 +345,5 @@ int main(int argc, char** argv) {
   if (!well) return 1;
   printf("%d rules: %d as they should be, %d that differ, %d that need something else\n", n, results.ok, results.failed,
          results.skipped);
-  return results.failed > 0 || results.ok + results.failed + results.skipped != n;
+  return unknown > 0 || results.failed > 0 || results.ok + results.failed + results.skipped != n;
 }
