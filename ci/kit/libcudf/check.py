@@ -5,7 +5,7 @@ CONSUMER is standin or passing, whose FROM is -, view or owning of the library F
 colons separate. PASS is one of
 
     load       loads the consumer, and prints the GPU and the version of CUDA
-    cases      every array, one after the other; those behind the job AFTER, or from JOB on if it is =JOB
+    cases      every array, one after the other; those behind the job AFTER, or from the case of JOB on if it is =JOB
     stream     as many batches in a row as the variable KIT_ROW says
     threads    four threads, each with a stream of its own; in Python's consumers, others release
     slices     tables that the consumer cuts
@@ -18,6 +18,7 @@ The file that the variable KIT_PROGRESS names has the job in progress. Exit stat
 
 import ctypes
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -167,30 +168,42 @@ class Check:
         return changed
 
     def cases(self):
-        counts, refusals, changes = {}, {}, {}
         jobs = self.kit.jobs()
-        first = jobs.index(AFTER.removeprefix("=")) + (not AFTER.startswith("=")) if AFTER else 0
+        first = 0
+        if AFTER.startswith("="):
+            first = next(k for k, job in enumerate(jobs) if case_of(job) == case_of(AFTER[1:]))
+        elif AFTER:
+            first = jobs.index(AFTER) + 1
+        names, refused = set(), set()
         with driver.stream() as stream:
-            for job in jobs[first:]:
-                progress(job)
-                case = case_of(job)
-                try:
-                    changes[case] = self.exchange(job, stream) or changes.get(case, "")
-                    counts[case] = counts.get(case, 0) + 1
-                except Refused as refusal:
-                    refusals.setdefault(case, []).append(str(refusal))
-                except Exception as error:
-                    self.lines.fail(job, error)
-                    if self.lost > 3:
-                        os._exit(GPU_LOST)
-        for case, count in counts.items():
-            self.lines.ok(case, f"{count} arrays{changes[case] and ', ' + changes[case]}")
-        for case, texts in refusals.items() if KIND == "standin" else []:
-            part = f" ({len(texts)} of {len(texts) + counts[case]})" if case in counts else ""
-            self.lines.say(f"ok refused {case}{part}: {texts[-1]}")
-        self.lines.say(f"{KIND}: ForCuDF refuses {len(refusals)} of {len({*counts, *refusals})} cases")
+            for case, of_case in itertools.groupby(jobs[first:], case_of):
+                names.add(case)
+                if self._case(case, of_case, stream):
+                    refused.add(case)
+        self.lines.say(f"{KIND}: ForCuDF refuses {len(refused)} of {len(names)} cases")
         if not self.pending and not IN_PYTHON:
             self.lines.fail("cases/pending", "each import waited")
+
+    def _case(self, case, jobs, stream):
+        """The arrays of one case, whose result is printed at once. Returns whether some were refused."""
+        count, refusals, changes = 0, [], ""
+        for job in jobs:
+            progress(job)
+            try:
+                changes = self.exchange(job, stream) or changes
+                count += 1
+            except Refused as refusal:
+                refusals.append(str(refusal))
+            except Exception as error:
+                self.lines.fail(job, error)
+                if self.lost > 3:
+                    os._exit(GPU_LOST)
+        if count:
+            self.lines.ok(case, f"{count} arrays{changes and ', ' + changes}")
+        if refusals and KIND == "standin":
+            part = f" ({len(refusals)} of {len(refusals) + count})" if count else ""
+            self.lines.say(f"ok refused {case}{part}: {refusals[-1]}")
+        return bool(refusals)
 
     def stream(self):
         """Batch by batch: pylibcudf reads no streams of a device itself."""
