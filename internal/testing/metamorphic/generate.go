@@ -1,0 +1,129 @@
+package metamorphic
+
+import (
+	"math/rand/v2"
+	"strings"
+)
+
+// generator draws a program.
+type generator struct {
+	*rand.Rand
+	m      *model
+	count  map[kind]int
+	shapes [][]string // the types of the columns of batches
+}
+
+// Generate draws a program of n operations.
+func Generate(seed uint64, n int) Program {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), m: newModel(), count: map[kind]int{}}
+	for range 3 {
+		g.shapes = append(g.shapes, g.types(1+g.IntN(4)))
+	}
+	p := Program{Seed: seed}
+	all := names()
+	total := 0
+	for _, name := range all {
+		total += verbs[name].weight
+	}
+	for tries := 0; len(p.Ops) < n && tries < 20*n; tries++ {
+		at := g.IntN(total)
+		var v *verb
+		for _, name := range all {
+			if v = verbs[name]; at < v.weight {
+				break
+			}
+			at -= v.weight
+		}
+		o, ok := v.draw(g)
+		if !ok {
+			continue
+		}
+		o.Verb = v.name
+		if !v.fixed {
+			switch g.IntN(8) {
+			case 0:
+				o.At = "goroutine"
+			case 1:
+				o.At = "callback"
+			}
+		}
+		if _, ok := v.expect(g.m, o); ok {
+			p.Ops = append(p.Ops, o)
+		}
+	}
+	return p
+}
+
+func (g *generator) types(n int) (types []string) {
+	for range n {
+		if g.IntN(3) == 0 {
+			types = append(types, []string{"int64", "int32", "float64", "utf8", "bool"}[g.IntN(5)])
+		} else {
+			types = append(types, caseNames[g.IntN(len(caseNames))])
+		}
+	}
+	return types
+}
+
+// name returns the name of a new object.
+func (g *generator) name(k kind) string {
+	g.count[k]++
+	return string(k) + num(g.count[k])
+}
+
+// one picks an object of a kind that the program has, and that all conditions allow.
+func (g *generator) one(conditions []func(*object) bool, kinds ...kind) *object {
+	var fit []*object
+	for _, o := range g.m.alive(kinds...) {
+		if all(o, conditions) {
+			fit = append(fit, o)
+		}
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	if g.IntN(2) == 0 { // the latest are used more
+		fit = fit[max(0, len(fit)-3):]
+	}
+	return fit[g.IntN(len(fit))]
+}
+
+func all(o *object, conditions []func(*object) bool) bool {
+	for _, c := range conditions {
+		if !c(o) {
+			return false
+		}
+	}
+	return true
+}
+
+// when is a list of conditions.
+func given(conditions ...func(*object) bool) []func(*object) bool { return conditions }
+
+func isReady(o *object) bool { return o.ready() }
+
+// rows draws a number of rows: few, none or many.
+func (g *generator) rows() int {
+	switch g.IntN(12) {
+	case 0:
+		return 0
+	case 1:
+		return 300 + g.IntN(700)
+	}
+	return 1 + g.IntN(9)
+}
+
+// bounds draws a part of n elements.
+func (g *generator) bounds(n int) (i, j int) {
+	i = g.IntN(n + 1)
+	return i, i + g.IntN(n-i+1)
+}
+
+func joined(types []string) string { return strings.Join(types, "|") }
+
+func split(types string) []string {
+	if types == "" {
+		return nil
+	}
+	return strings.Split(types, "|")
+}

@@ -1,0 +1,174 @@
+package metamorphic
+
+import (
+	"slices"
+)
+
+// kind is the kind of an object of a program.
+type kind string
+
+const (
+	producerKind kind = "p" // a foreign producer whose struct was not given away
+	batchKind    kind = "b" // a *cdevice.RecordBatch
+	arrayKind    kind = "a" // a *cdevice.Array
+	recordKind   kind = "r" // an arrow.RecordBatch or arrow.Array of this library, or of package cdata
+	viewKind     kind = "v" // a cdevice.ArrayView, which holds nothing
+	structKind   kind = "x" // an exported struct that was not released
+	memoryKind   kind = "m" // memory that no program names: of a producer whose struct was given away, of a copy
+)
+
+// place is a memory that each world has its own of.
+type place string
+
+const (
+	home  place = "home"  // the memory that a world is about
+	other place = "other" // another one of it
+	cpu   place = "cpu"
+)
+
+// object is what the model knows of an object.
+type object struct {
+	name  string
+	kind  kind
+	refs  int       // references of the program
+	users int       // objects that hold it
+	holds []*object // what it keeps alive
+
+	table
+	at    place
+	plain bool // of a struct: an ArrowArray
+	held  bool // its memory is filled by work that is held back
+	known any  // what only the operations of one file know
+
+	used    bool // of memory: work that is held back was recorded as a use
+	program bool // of memory: the program's, which ends after all work of the device
+	pieces  bool // of a struct: a child was moved out
+}
+
+func (o *object) alive() bool { return o.refs+o.users > 0 }
+
+// ready reports whether a read of the object would not wait for work that is held back.
+func (o *object) ready() bool { return !o.held }
+
+// model is what is known of a program up to an operation.
+type model struct {
+	objects map[string]*object
+	order   []string // names, as they were made
+	holding bool     // work is held back
+	ended   map[string]when
+	stalled map[string]bool
+}
+
+// when is how the end of a memory is seen.
+type when int
+
+const (
+	soon   when = iota + 1 // its producer is released soon
+	behind                 // its producer is released after the work that is held back, and not before
+)
+
+func newModel() *model {
+	return &model{objects: map[string]*object{}, ended: map[string]when{}, stalled: map[string]bool{}}
+}
+
+// get returns an object that the program has a reference to.
+func (m *model) get(name string, kinds ...kind) *object {
+	o := m.objects[name]
+	if o == nil || o.refs == 0 || !slices.Contains(kinds, o.kind) {
+		return nil
+	}
+	return o
+}
+
+// dead returns an object that the program has released.
+func (m *model) dead(name string, kinds ...kind) *object {
+	o := m.objects[name]
+	if o == nil || o.refs != 0 || !slices.Contains(kinds, o.kind) {
+		return nil
+	}
+	return o
+}
+
+// add makes an object with one reference, which keeps others alive.
+func (m *model) add(name string, k kind, o object, holds ...*object) *object {
+	made := &o
+	made.name, made.kind, made.refs, made.users, made.holds = name, k, 1, 0, nil
+	made.used, made.pieces, made.program = false, false, false
+	m.objects[name] = made
+	m.order = append(m.order, name)
+	for _, h := range holds {
+		m.hold(made, h)
+	}
+	return made
+}
+
+func (m *model) hold(o, h *object) {
+	o.holds = append(o.holds, h)
+	h.users++
+}
+
+// memoryOf adds a memory that the object alone holds.
+func (m *model) memoryOf(o *object) *object {
+	memory := m.add(o.name+".memory", memoryKind, object{at: o.at})
+	memory.refs = 0
+	m.hold(o, memory)
+	return memory
+}
+
+// release drops a reference of the program.
+func (m *model) release(o *object) {
+	o.refs--
+	m.settle(o)
+}
+
+// settle ends an object that nobody holds.
+func (m *model) settle(o *object) {
+	if o.alive() {
+		return
+	}
+	if o.kind == memoryKind {
+		m.ended[o.name] = soon
+		if (o.used || o.program) && m.holding {
+			m.ended[o.name] = behind
+		}
+	}
+	holds := o.holds
+	o.holds = nil
+	for _, h := range holds {
+		h.users--
+		m.settle(h)
+	}
+}
+
+// fire ends the holding back of work.
+func (m *model) fire() {
+	m.holding = false
+	for _, o := range m.objects {
+		o.held, o.used = false, false
+	}
+	for name, w := range m.ended {
+		if w == behind {
+			m.ended[name] = soon
+		}
+	}
+}
+
+// alive returns the names of all objects that the program has references to, in order of their making.
+func (m *model) alive(kinds ...kind) (all []*object) {
+	for _, name := range m.order {
+		if o := m.get(name, kinds...); o != nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Kinds of other files.
+const (
+	readerKind      kind = "s" // a *cdevice.RecordReader
+	arrayReaderKind kind = "t" // a *cdevice.ArrayReader
+	streamKind      kind = "y" // an exported C stream that was not released
+	asyncKind       kind = "z" // an asynchronous stream
+	tensorKind      kind = "d" // a DLPack tensor
+	sharedKind      kind = "h" // a batch that is shared with other processes
+)

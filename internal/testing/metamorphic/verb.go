@@ -1,0 +1,46 @@
+package metamorphic
+
+import (
+	"fmt"
+	"slices"
+)
+
+// verb is a kind of operation.
+type verb struct {
+	name   string
+	weight int // how often it is drawn
+	// draw picks objects and arguments; it reports false if there are none to pick from.
+	draw func(g *generator) (Op, bool)
+	// expect changes the model, and returns what must be seen. It reports false, and changes nothing, if the operation does not
+	// apply: an object that it uses was never made, or has ended.
+	expect func(m *model, o Op) (want string, ok bool)
+	// do does it, and returns what is seen.
+	do func(r *run, o Op) (got string)
+	// code is the operation in Go: $out, $0, $1 are objects, #0, #1 arguments.
+	code func(o Op) string
+	// threads reports that it may run in a callback of C as well as on another goroutine.
+	fixed bool // it runs on the goroutine of the program only
+}
+
+// verbs are all kinds of operations, by name.
+var verbs = map[string]*verb{}
+
+func register(all ...*verb) {
+	for _, v := range all {
+		if verbs[v.name] != nil {
+			panic(fmt.Sprintf("metamorphic: two operations %q", v.name))
+		}
+		verbs[v.name] = v
+	}
+}
+
+// names returns those of all operations that are drawn, sorted.
+func names() (all []string) {
+	for name, v := range verbs {
+		if v.draw != nil {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
