@@ -1,45 +1,175 @@
 package metamorphic
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 1, "the first seed")
-	forFlag  = flag.Duration("for", 10*time.Second, "how long")
-	opsFlag  = flag.Int("ops", 60, "operations of a program")
+	seedFlag   = flag.Uint64("seed", 0, "the seed of the first program; 0: a new one")
+	countFlag  = flag.Int("count", 0, "how many programs; 0: for the time of -for")
+	forFlag    = flag.Duration("for", 0, "how long programs run; 0: 30 s, 15 s with -short")
+	opsFlag    = flag.Int("ops", 60, "operations of a program")
+	worldsFlag = flag.String("worlds", "", "a regular expression: only worlds whose names match it")
 )
 
-func TestSmoke(t *testing.T) {
-	began := time.Now()
-	var open []*setting
-	for _, w := range Worlds {
-		open = append(open, w.open(t))
+// TestWorker does the work of another process of the tests.
+func TestWorker(t *testing.T) {
+	text := os.Getenv(WorkVariable)
+	if text == "" {
+		t.Skip("it does the work of other tests, in processes of their own")
 	}
-	times := map[string]time.Duration{}
-	for seed := *seedFlag; time.Since(began) < *forFlag; seed++ {
-		p := Generate(seed, *opsFlag)
-		for _, s := range open {
-			start := time.Now()
-			_, f := execute(s, p)
-			times[s.Name] += time.Since(start)
-			if f != nil {
-				fmt.Println(p)
-				fmt.Println(f)
-				p = Reduce(p, func(p Program) bool {
-					s.machine.ForgetViolations()
-					_, f := execute(s, p)
-					return f != nil
-				})
-				s.machine.ForgetViolations()
-				_, f = execute(s, p)
-				t.Fatalf("seed %d: %v\n%v", seed, f, p)
-			}
+	var w Work
+	require.NoError(t, json.Unmarshal([]byte(text), &w))
+	if s := Do(t, w); s.Failure != nil {
+		t.Fatal(s.Failure)
+	}
+}
+
+// TestPrograms runs random programs in all worlds, in a process of their own. A failure is made smaller, and printed as a program.
+func TestPrograms(t *testing.T) {
+	w := Work{Seed: *seedFlag, Count: *countFlag, For: *forFlag, Ops: *opsFlag, Worlds: *worldsFlag}
+	if w.Seed == 0 {
+		w.Seed = uint64(time.Now().UnixNano()) % 1e12
+	}
+	if w.For == 0 && w.Count == 0 {
+		w.For = 30 * time.Second
+		if testing.Short() {
+			w.For /= 2
 		}
-		t.Log(seed)
 	}
-	t.Log(times)
+	s, out := process(t, w, nil)
+	t.Logf("%d programs from seed %d on", s.Done, w.Seed)
+	report(t, w, s, out)
+}
+
+// TestCorpus runs the programs that have failed once, and some that use much, in all worlds.
+func TestCorpus(t *testing.T) {
+	files, err := filepath.Glob("testdata/corpus/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var w Work
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		w.Programs = append(w.Programs, string(text))
+	}
+	s, out := process(t, w, nil)
+	report(t, w, s, out)
+	if !t.Failed() {
+		assert.Equal(t, len(files), s.Done)
+	}
+}
+
+// process does work in another process, and returns what has happened and what it printed.
+func process(t *testing.T, w Work, environment []string) (s State, out string) {
+	t.Helper()
+	w.State = filepath.Join(t.TempDir(), "state")
+	text, err := json.Marshal(w)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), w.For+10*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestWorker$", "-test.timeout=0")
+	c.Env = append(append(os.Environ(), WorkVariable+"="+string(text), "GORACE=halt_on_error=1"), environment...)
+	var printed bytes.Buffer
+	c.Stdout, c.Stderr = &printed, &printed
+	failed := c.Run()
+	if state, err := os.ReadFile(w.State); err == nil {
+		require.NoError(t, json.Unmarshal(state, &s))
+	}
+	if failed != nil && s.Failure == nil {
+		s.Failure = &Failure{World: s.World, Step: "the process", Want: "its end", Got: failed.Error()}
+	}
+	return s, printed.String()
+}
+
+// report fails the test with the smallest program that still fails.
+func report(t *testing.T, w Work, s State, out string) {
+	t.Helper()
+	if s.Failure == nil {
+		require.True(t, s.Complete, out)
+		return
+	}
+	t.Errorf("%v\n%s", s.Failure, ending(out))
+	p, err := Parse(s.Program)
+	require.NoError(t, err)
+	t.Logf("the program, seed %d of commit %s:\n%s", p.Seed, commit(), s.Program)
+	quick := []string{QuickVariable + "=1"}
+	only := Work{Worlds: "^" + quoteMeta(s.World) + "$", Repeat: 3}
+	if s.Failure.Step == "the errors" {
+		only.Worlds = "" // they are compared
+	}
+	began := time.Now()
+	last := s
+	less := Reduce(p, func(p Program) bool {
+		if time.Since(began) > 5*time.Minute {
+			return false
+		}
+		only.Programs = []string{p.String()}
+		s, _ := process(t, only, quick)
+		if s.Failure != nil {
+			last = s
+		}
+		return s.Failure != nil
+	})
+	t.Logf("%v\nby %d of %d operations, which as a row of testdata/corpus are\n\n%s\nin Go\n\n%s\nand again by\n\n\tgo test ./internal/testing/metamorphic -run TestPrograms -seed %d -count 1 -ops %d -worlds '%s' # at %s",
+		last.Failure, len(less.Ops), len(p.Ops), less, Source(less, last.World), p.Seed, *opsFlag, only.Worlds, commit())
+	_ = w
+}
+
+func quoteMeta(s string) string { return strings.NewReplacer(".", `\.`, "(", `\(`, ")", `\)`).Replace(s) }
+
+// ending is the last part of an output.
+func ending(out string) string {
+	const most = 8000
+	if len(out) <= most {
+		return out
+	}
+	return out[:most/2] + "\n...\n" + out[len(out)-most/2:]
+}
+
+// commit names the commit of the working tree.
+func commit() string {
+	out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "an unknown commit"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestTextOfPrograms(t *testing.T) {
+	for seed := range uint64(50) {
+		p := Generate(seed, 40)
+		again, err := Parse(p.String())
+		require.NoError(t, err)
+		assert.Equal(t, p, again)
+	}
+	_, err := ParseOp("b1 slice b2")
+	assert.Error(t, err)
+}
+
+func TestReduce(t *testing.T) {
+	fails := func(p Program) bool {
+		text := fmt.Sprint(p)
+		return strings.Contains(text, "slice(") && strings.Contains(text, "export(")
+	}
+	var p Program
+	for seed := uint64(1); !fails(p); seed++ {
+		p = Generate(seed, 60)
+	}
+	less := Reduce(p, fails)
+	assert.True(t, fails(less))
+	assert.LessOrEqual(t, len(less.Ops), 8, less.String())
 }

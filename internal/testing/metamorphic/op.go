@@ -1,6 +1,7 @@
 package metamorphic
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ type Op struct {
 	At   string // where it runs: "", "goroutine" or "callback"
 }
 
+// none is the text of an empty argument.
+const none = "-"
+
 func (o Op) String() string {
 	var b strings.Builder
 	if o.Out != "" {
@@ -26,7 +30,9 @@ func (o Op) String() string {
 	}
 	b.WriteString(o.Verb + "(" + strings.Join(o.On, ", "))
 	if len(o.Args) > 0 {
-		b.WriteString("; " + strings.Join(o.Args, ", "))
+		for i, arg := range o.Args {
+			b.WriteString([]string{", ", "; "}[1-min(i, 1)] + cmp.Or(arg, none))
+		}
 	}
 	b.WriteString(")")
 	if o.At != "" {
@@ -51,6 +57,11 @@ func ParseOp(line string) (o Op, err error) {
 	o.Verb = verb
 	on, args, _ := strings.Cut(strings.TrimSuffix(rest, ")"), ";")
 	o.On, o.Args = list(on), list(args)
+	for i, arg := range o.Args {
+		if arg == none {
+			o.Args[i] = ""
+		}
+	}
 	return o, nil
 }
 

@@ -102,7 +102,7 @@ func (r *run) note(format string, args ...any) {
 // limit is how long an operation may take that waits for nothing that is held back.
 func limit() time.Duration {
 	if os.Getenv(QuickVariable) != "" {
-		return 5 * time.Second
+		return 15 * time.Second
 	}
 	return 60 * time.Second
 }

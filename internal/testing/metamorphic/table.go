@@ -169,15 +169,43 @@ func seenRecord(rec arrow.RecordBatch) string {
 
 func seenArray(arr arrow.Array) string { return seen(nil, []arrow.Array{arr}, arr.Len(), false) }
 
+// copied is an array in memory of mem. Builders leave some of theirs behind.
+func copied(mem memory.Allocator, d arrow.ArrayData) arrow.ArrayData {
+	var buffers []*memory.Buffer
+	for _, b := range d.Buffers() {
+		var made *memory.Buffer
+		if b != nil {
+			made = memory.NewResizableBuffer(mem)
+			defer made.Release()
+			made.Resize(b.Len())
+			copy(made.Bytes(), b.Bytes())
+		}
+		buffers = append(buffers, made)
+	}
+	var children []arrow.ArrayData
+	for _, c := range d.Children() {
+		made := copied(mem, c)
+		defer made.Release()
+		children = append(children, made)
+	}
+	if dict, ok := d.Dictionary().(*array.Data); ok && dict != nil {
+		made := copied(mem, dict)
+		defer made.Release()
+		return array.NewDataWithDictionary(d.DataType(), d.Len(), buffers, d.NullN(), d.Offset(), made.(*array.Data))
+	}
+	return array.NewData(d.DataType(), d.Len(), buffers, children, d.NullN(), d.Offset())
+}
+
 // data makes the table in memory of arrow-go: rows from the offset on. A batch is an array of
 // structs with that offset, whose columns have none.
 func data(mem memory.Allocator, types []string, offset, rows int, seed uint64, batch bool) arrow.Array {
 	columns := make([]arrow.ArrayData, len(types))
 	fields := make([]arrow.Field, len(types))
 	for i, name := range types {
-		arr := columnOf(mem, name, offset+rows, seed+uint64(i))
-		defer arr.Release()
-		columns[i], fields[i] = arr.Data(), fieldOf(columnName(i), name)
+		arr := columnOf(memory.DefaultAllocator, name, offset+rows, seed+uint64(i))
+		columns[i], fields[i] = copied(mem, arr.Data()), fieldOf(columnName(i), name)
+		arr.Release()
+		defer columns[i].Release()
 	}
 	if !batch {
 		part := array.NewSliceData(columns[0], int64(offset), int64(offset+rows))

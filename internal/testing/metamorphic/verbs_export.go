@@ -139,10 +139,13 @@ func (r *run) arrayOnCPU(name string, a *cdevice.Array) (*cdevice.Array, error) 
 	return a.CopyTo(background, r.at(cpu))
 }
 
-// checkSchema imports a schema: with arrow-go, unless it has extension types, which arrow-go does not import.
+// checkSchema imports a schema: with arrow-go, unless it has extension types or ordered dictionaries, which arrow-go does not import.
 func (r *run) checkSchema(t table, schema *cdata.CArrowSchema) string {
 	importField, importSchema := cdata.ImportCArrowField, cdata.ImportCArrowSchema
-	if slices.ContainsFunc(t.types, func(name string) bool { return caseOf(name).Type.ID() == arrow.EXTENSION }) {
+	if slices.ContainsFunc(t.types, func(name string) bool {
+		d, ok := caseOf(name).Type.(*arrow.DictionaryType)
+		return caseOf(name).Type.ID() == arrow.EXTENSION || ok && d.Ordered
+	}) {
 		importField, importSchema = cdevice.ImportField, cdevice.ImportSchema
 	}
 	if !t.batch {
