@@ -89,9 +89,7 @@ int foreign_release(struct ArrowArray* a, int way) {
   }
 }
 
-uintptr_t foreign_event(const struct ArrowDeviceArray* a) {
-  return a->sync_event == NULL ? 0 : *(const uintptr_t*)a->sync_event;
-}
+uintptr_t foreign_event(const void* sync_event) { return sync_event == NULL ? 0 : *(const uintptr_t*)sync_event; }
 
 struct sum {
   const unsigned char* p;
@@ -195,3 +193,8 @@ void foreign_release_stream_plain(struct ArrowArrayStream* s, int thread) {
 }
 
 void foreign_take_child(struct ArrowArray* parent, int64_t i, struct ArrowArray* out) { move(parent->children[i], out); }
+
+int64_t foreign_number(const struct ArrowArray* a) {
+  const struct ArrowArray* column = a->children[0];
+  return ((const int64_t*)column->buffers[1])[column->offset];
+}

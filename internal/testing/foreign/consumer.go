@@ -49,9 +49,9 @@ func Released(a *cdata.CArrowArray) bool {
 	return (*C.struct_ArrowArray)(unsafe.Pointer(a)).release == nil
 }
 
-// Event returns the handle that sync_event points to, or 0. C reads it.
+// Event returns the handle that sync_event points to, or 0. C is given the pointer, as a program gives it to its driver.
 func Event(a *cdevice.CArrowDeviceArray) uintptr {
-	return uintptr(C.foreign_event((*C.struct_ArrowDeviceArray)(unsafe.Pointer(a))))
+	return uintptr(C.foreign_event((*C.struct_ArrowDeviceArray)(unsafe.Pointer(a)).sync_event))
 }
 
 // DeviceOf returns the device that the struct names.
@@ -91,4 +91,9 @@ func TakeChild(parent *cdata.CArrowArray, i int, out *cdata.CArrowArray) {
 func TakeChildOfDevice(parent *cdevice.CArrowDeviceArray, i int, out *cdevice.CArrowDeviceArray) {
 	*out = *parent
 	TakeChild(ArrayOf(parent), i, ArrayOf(out))
+}
+
+// Number returns the first value of the first column, an int64, which C reads.
+func Number(a *cdata.CArrowArray) int64 {
+	return int64(C.foreign_number((*C.struct_ArrowArray)(unsafe.Pointer(a))))
 }

@@ -62,8 +62,11 @@ int foreign_release(struct ArrowArray* a, int way);
 /* Moves child i out of its parent into *out. */
 void foreign_take_child(struct ArrowArray* parent, int64_t i, struct ArrowArray* out);
 
-/* The handle that sync_event points to, or 0. */
-uintptr_t foreign_event(const struct ArrowDeviceArray* a);
+/* The handle at a sync_event, or 0. */
+uintptr_t foreign_event(const void* sync_event);
+
+/* The first value of the first column, an int64. */
+int64_t foreign_number(const struct ArrowArray* a);
 
 /* Adds up the bytes at p, on a thread that Go has never seen. */
 uint64_t foreign_sum_on_thread(const void* p, size_t size);

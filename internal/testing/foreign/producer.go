@@ -208,7 +208,7 @@ func (p *Producer) buffer(bytes []byte, absent, misaligned bool) (uintptr, error
 // filled now.
 func (p *Producer) deviceBuffer(bytes []byte, shift int) (uintptr, error) {
 	ctx := context.Background()
-	m, err := p.at.Dev.Allocate(ctx, int64(len(bytes)+shift), p.filler)
+	m, err := p.at.Dev.Allocate(ctx, int64(len(bytes)+2*shift), p.filler) // an address behind its end is in no memory
 	if err != nil {
 		return 0, err
 	}

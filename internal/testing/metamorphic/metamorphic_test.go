@@ -129,7 +129,9 @@ func report(t *testing.T, w Work, s State, out string) {
 	_ = w
 }
 
-func quoteMeta(s string) string { return strings.NewReplacer(".", `\.`, "(", `\(`, ")", `\)`).Replace(s) }
+func quoteMeta(s string) string {
+	return strings.NewReplacer(".", `\.`, "(", `\(`, ")", `\)`).Replace(s)
+}
 
 // ending is the last part of an output.
 func ending(out string) string {

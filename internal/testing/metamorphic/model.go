@@ -40,9 +40,18 @@ type object struct {
 	held  bool // its memory is filled by work that is held back
 	known any  // what only the operations of one file know
 
-	used    bool // of memory: work that is held back was recorded as a use
-	program bool // of memory: the program's, which ends after all work of the device
-	pieces  bool // of a struct: a child was moved out
+	owner // of memory
+
+	pieces bool // of a struct: a child was moved out
+}
+
+// owner is what is known of a memory, which has one owner in the library.
+type owner struct {
+	used     bool  // work that is held back was recorded as a use
+	program  bool  // the program has allocated it: it ends after all work of the device
+	deferred bool  // a copy, or memory of a program's allocator: once exported, it ends after all work of the device
+	exported bool  // in a device struct, while work was held back or before
+	size     int64 // bytes that count as waiting, at least
 }
 
 func (o *object) alive() bool { return o.refs+o.users > 0 }
@@ -55,6 +64,7 @@ type model struct {
 	objects map[string]*object
 	order   []string // names, as they were made
 	holding bool     // work is held back
+	waiting int64    // bytes of memory that wait for it, at least
 	ended   map[string]when
 	stalled map[string]bool
 }
@@ -65,6 +75,7 @@ type when int
 const (
 	soon   when = iota + 1 // its producer is released soon
 	behind                 // its producer is released after the work that is held back, and not before
+	either                 // soon, or after the work that is held back
 )
 
 func newModel() *model {
@@ -93,7 +104,7 @@ func (m *model) dead(name string, kinds ...kind) *object {
 func (m *model) add(name string, k kind, o object, holds ...*object) *object {
 	made := &o
 	made.name, made.kind, made.refs, made.users, made.holds = name, k, 1, 0, nil
-	made.used, made.pieces, made.program = false, false, false
+	made.owner, made.pieces = owner{}, false
 	m.objects[name] = made
 	m.order = append(m.order, name)
 	for _, h := range holds {
@@ -109,7 +120,7 @@ func (m *model) hold(o, h *object) {
 
 // memoryOf adds a memory that the object alone holds.
 func (m *model) memoryOf(o *object) *object {
-	memory := m.add(o.name+".memory", memoryKind, object{at: o.at})
+	memory := m.add(o.name+".memory", memoryKind, object{at: o.at, table: o.table})
 	memory.refs = 0
 	m.hold(o, memory)
 	return memory
@@ -127,10 +138,7 @@ func (m *model) settle(o *object) {
 		return
 	}
 	if o.kind == memoryKind {
-		m.ended[o.name] = soon
-		if (o.used || o.program) && m.holding {
-			m.ended[o.name] = behind
-		}
+		m.end(o)
 	}
 	holds := o.holds
 	o.holds = nil
@@ -140,14 +148,34 @@ func (m *model) settle(o *object) {
 	}
 }
 
+// end ends a memory. What it holds is released with it: a batch of several memories has one of its own.
+func (m *model) end(o *object) {
+	m.ended[o.name] = soon
+	if !m.holding {
+		return
+	}
+	switch {
+	case o.used || o.program:
+		m.ended[o.name] = behind
+	case o.exported:
+		m.ended[o.name] = either
+	}
+	if o.used || o.exported && o.deferred {
+		m.waiting += o.size
+	}
+	for _, h := range o.holds {
+		h.used, h.exported = h.used || o.used, h.exported || o.exported
+	}
+}
+
 // fire ends the holding back of work.
 func (m *model) fire() {
-	m.holding = false
+	m.holding, m.waiting = false, 0
 	for _, o := range m.objects {
 		o.held, o.used = false, false
 	}
 	for name, w := range m.ended {
-		if w == behind {
+		if w != soon {
 			m.ended[name] = soon
 		}
 	}

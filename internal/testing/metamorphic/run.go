@@ -21,10 +21,10 @@ import (
 // step is an operation of a program with what the model says of it.
 type step struct {
 	Op
-	want  string
-	ended map[string]when   // the memories that have ended so far
-	held  bool              // work is held back after it
-	uses  map[string]object // the objects that it uses, and the one that it makes, as they were before and after it
+	want    string
+	ended   map[string]when   // the memories that have ended so far
+	waiting int64             // bytes that wait for work that is held back
+	uses    map[string]object // the objects that it uses, and the one that it makes, as they were before and after it
 }
 
 // steps are the operations of a program that apply, and the model after them.
@@ -48,7 +48,7 @@ func steps(p Program) (all []step, m *model) {
 		if made := m.objects[o.Out]; made != nil {
 			s.uses[o.Out] = *made
 		}
-		s.ended, s.held = maps.Clone(m.ended), m.holding
+		s.ended, s.waiting = maps.Clone(m.ended), m.waiting
 		all = append(all, s)
 	}
 	return all, m
@@ -78,6 +78,7 @@ type run struct {
 	gate      device.Event          // that holds it back
 	work      device.Stream         // fills the memory of producers
 	tables    map[string]object     // what the model knows of the objects of this operation
+	waiting   int64                 // bytes that wait, as the model has it
 	notes     []string              // what is seen beyond what the model knows: equal in all worlds
 	cleanups  []func()
 }
@@ -136,7 +137,7 @@ func (r *run) program(p Program) *Failure {
 	all, m := steps(p)
 	r.work = r.newStream(r.home)
 	for _, s := range all {
-		r.tables = s.uses
+		r.tables, r.waiting = s.uses, s.waiting
 		got, finished := r.within(s.Op)
 		if !finished {
 			return &Failure{Step: s.String(), Want: s.want, Got: got}

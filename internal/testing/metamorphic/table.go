@@ -137,6 +137,16 @@ func (t table) column(i int) table {
 	return s
 }
 
+// bytes is how many bytes the table takes, at least.
+func (t table) bytes() (n int64) {
+	for _, name := range t.types {
+		if w, ok := caseOf(name).Type.(arrow.FixedWidthDataType); ok && w.ID() != arrow.DICTIONARY && w.ID() != arrow.FIXED_SIZE_LIST {
+			n += int64(t.rows * w.BitWidth() / 8)
+		}
+	}
+	return n
+}
+
 // String is what a reader of the table sees.
 func (t table) String() string {
 	var b strings.Builder

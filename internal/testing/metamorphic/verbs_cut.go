@@ -22,7 +22,7 @@ func init() {
 	)
 }
 
-// derived adds an object with another table that shares the memory of the first.
+// derived adds an object with another table that shares the memory of the first, or has one of several memories.
 func (m *model) derived(out string, t table, from ...*object) *object {
 	var holds []*object
 	made := *from[0]
@@ -35,7 +35,17 @@ func (m *model) derived(out string, t table, from ...*object) *object {
 			}
 		}
 	}
-	return m.add(out, ofTable(t), made, holds...)
+	if len(holds) < 2 {
+		return m.add(out, ofTable(t), made, holds...)
+	}
+	o := m.add(out, ofTable(t), made)
+	joint := m.memoryOf(o)
+	joint.size = t.bytes()
+	for _, h := range holds {
+		joint.deferred = joint.deferred || h.deferred
+		m.hold(joint, h)
+	}
+	return o
 }
 
 func drawSlice(g *generator) (Op, bool) {
@@ -321,7 +331,7 @@ func expectCopy(m *model, o Op) (string, bool) {
 	if b == nil || !b.ready() {
 		return "", false
 	}
-	m.add(o.Out, b.kind, object{table: b.table, at: place(o.arg(0))})
+	m.owned(m.add(o.Out, b.kind, object{table: b.table, at: place(o.arg(0))}))
 	return "ok", true
 }
 

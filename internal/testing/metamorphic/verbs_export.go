@@ -45,6 +45,9 @@ func expectExport(m *model, o Op) (string, bool) {
 		x.at = cpu
 	}
 	m.add(o.Out, structKind, x, b.holds...)
+	for _, h := range b.holds {
+		h.exported = h.exported || !x.plain && b.at != cpu
+	}
 	return "ok", true
 }
 

@@ -1,6 +1,8 @@
 package metamorphic
 
 import (
+	"fmt"
+
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -17,6 +19,7 @@ func init() {
 		&verb{name: "misuse", weight: 4, draw: drawMisuse, expect: expectMisuse, do: doMisuse},
 		&verb{name: "hold", weight: 2, draw: drawHold, expect: expectHold, do: doHold, fixed: true},
 		&verb{name: "fire", weight: 1, draw: drawFire, expect: expectFire, do: doFire, fixed: true},
+		&verb{name: "waiting", weight: 4, draw: drawWaiting, expect: expectWaiting, do: doWaiting},
 		&verb{name: "used on", weight: 4, draw: drawUsedOn, expect: expectUsedOn, do: doUsedOn},
 		&verb{name: "wait on", weight: 2, draw: drawUsedOn, expect: expectWaitOn, do: doWaitOn},
 	)
@@ -240,6 +243,7 @@ func expectUsedOn(m *model, o Op) (string, bool) {
 	if o.arg(0) == "held" {
 		for _, h := range b.holds {
 			h.used = true
+			h.size = max(h.size, b.bytes())
 		}
 	}
 	return "ok", true
@@ -275,4 +279,20 @@ func doWaitOn(r *run, o Op) string {
 		return errorText(b.WaitOn(s))
 	}
 	return errorText(value[*cdevice.Array](r, o.On[0]).WaitOn(s))
+}
+
+func drawWaiting(g *generator) (Op, bool) { return Op{}, g.m.waiting > 0 }
+
+func expectWaiting(m *model, _ Op) (string, bool) { return "ok", m.waiting > 0 }
+
+// doWaiting compares the memory that waits for work with what has ended.
+func doWaiting(r *run, _ Op) string {
+	var bytes int64
+	for _, gpu := range r.gpus {
+		bytes += gpu.ReadStats().WaitingBytes
+	}
+	if r.machine != nil && bytes < r.waiting {
+		return fmt.Sprintf("%d bytes wait, not %d", bytes, r.waiting)
+	}
+	return "ok"
 }

@@ -201,6 +201,12 @@ func importStruct[S cdevice.ArrayStruct](r *run, out string, t table, a *S, sche
 	return "ok"
 }
 
+// owned adds the memory of a copy, or of an allocator of the program.
+func (m *model) owned(o *object) {
+	memory := m.memoryOf(o)
+	memory.deferred, memory.size = o.at != cpu, o.bytes()
+}
+
 func drawWrap(g *generator) (Op, bool) {
 	s := g.spec()
 	return Op{Out: g.name(specOf(Op{Args: s}).kind()), Args: append(s, []string{"home", "cpu"}[g.IntN(2)])}, true
@@ -211,7 +217,7 @@ func expectWrap(m *model, o Op) (string, bool) {
 	if len(s.types) == 0 && !s.batch {
 		return "", false
 	}
-	m.add(o.Out, s.kind(), object{table: s.table(), at: place(o.arg(5))})
+	m.owned(m.add(o.Out, s.kind(), object{table: s.table(), at: place(o.arg(5))}))
 	return "ok", true
 }
 
