@@ -22,6 +22,7 @@ var (
 	countFlag  = flag.Int("count", 0, "how many programs; 0: for the time of -for")
 	forFlag    = flag.Duration("for", 0, "how long programs run; 0: 30 s, 15 s with -short")
 	opsFlag    = flag.Int("ops", 60, "operations of a program")
+	reduceFlag = flag.Bool("reduce", true, "make a program that fails smaller")
 	worldsFlag = flag.String("worlds", "", "a regular expression: only worlds whose names match it")
 )
 
@@ -52,7 +53,7 @@ func TestPrograms(t *testing.T) {
 	}
 	s, out := process(t, w, nil)
 	t.Logf("%d programs from seed %d on", s.Done, w.Seed)
-	report(t, w, s, out)
+	report(t, s, out)
 }
 
 // TestCorpus runs the programs that have failed once, and some that use much, in all worlds.
@@ -67,7 +68,7 @@ func TestCorpus(t *testing.T) {
 		w.Programs = append(w.Programs, string(text))
 	}
 	s, out := process(t, w, nil)
-	report(t, w, s, out)
+	report(t, s, out)
 	if !t.Failed() {
 		assert.Equal(t, len(files), s.Done)
 	}
@@ -96,7 +97,7 @@ func process(t *testing.T, w Work, environment []string) (s State, out string) {
 }
 
 // report fails the test with the smallest program that still fails.
-func report(t *testing.T, w Work, s State, out string) {
+func report(t *testing.T, s State, out string) {
 	t.Helper()
 	if s.Failure == nil {
 		require.True(t, s.Complete, out)
@@ -106,6 +107,9 @@ func report(t *testing.T, w Work, s State, out string) {
 	p, err := Parse(s.Program)
 	require.NoError(t, err)
 	t.Logf("the program, seed %d of commit %s:\n%s", p.Seed, commit(), s.Program)
+	if !*reduceFlag {
+		return
+	}
 	quick := []string{QuickVariable + "=1"}
 	only := Work{Worlds: "^" + quoteMeta(s.World) + "$", Repeat: 3}
 	if s.Failure.Step == "the errors" {
@@ -126,7 +130,6 @@ func report(t *testing.T, w Work, s State, out string) {
 	})
 	t.Logf("%v\nby %d of %d operations, which as a row of testdata/corpus are\n\n%s\nin Go\n\n%s\nand again by\n\n\tgo test ./internal/testing/metamorphic -run TestPrograms -seed %d -count 1 -ops %d -worlds '%s' # at %s",
 		last.Failure, len(less.Ops), len(p.Ops), less, Source(less, last.World), p.Seed, *opsFlag, only.Worlds, commit())
-	_ = w
 }
 
 func quoteMeta(s string) string {

@@ -48,8 +48,8 @@ type object struct {
 // owner is what is known of a memory, which has one owner in the library.
 type owner struct {
 	used     bool  // work that is held back was recorded as a use
-	program  bool  // the program has allocated it: it ends after all work of the device
-	deferred bool  // a copy, or memory of a program's allocator: once exported, it ends after all work of the device
+	program  bool  // the program has allocated it, and releases it
+	deferred bool  // of a device: it ends after all work of that, if it is the program's; a copy, and arrow-go's, once exported
 	exported bool  // in a device struct, while work was held back or before
 	size     int64 // bytes that count as waiting, at least
 }
@@ -155,12 +155,12 @@ func (m *model) end(o *object) {
 		return
 	}
 	switch {
-	case o.used || o.program:
+	case o.used || o.program && o.deferred:
 		m.ended[o.name] = behind
 	case o.exported:
 		m.ended[o.name] = either
 	}
-	if o.used || o.exported && o.deferred {
+	if (o.used || o.exported && o.deferred) && !o.program {
 		m.waiting += o.size
 	}
 	for _, h := range o.holds {

@@ -22,6 +22,7 @@ import (
 type step struct {
 	Op
 	want    string
+	gone    []string          // of the objects that it uses, those that have no reference afterwards
 	ended   map[string]when   // the memories that have ended so far
 	waiting int64             // bytes that wait for work that is held back
 	uses    map[string]object // the objects that it uses, and the one that it makes, as they were before and after it
@@ -47,6 +48,11 @@ func steps(p Program) (all []step, m *model) {
 		}
 		if made := m.objects[o.Out]; made != nil {
 			s.uses[o.Out] = *made
+		}
+		for _, name := range o.On {
+			if used := m.objects[name]; used != nil && used.refs == 0 {
+				s.gone = append(s.gone, name)
+			}
 		}
 		s.ended, s.waiting = maps.Clone(m.ended), m.waiting
 		all = append(all, s)
@@ -146,12 +152,35 @@ func (r *run) program(p Program) *Failure {
 			r.end(p, m)
 			return &Failure{Step: s.String(), Want: s.want, Got: got}
 		}
+		r.inherit(s)
 		if err := r.memories(s.ended, false); err != nil {
 			r.end(p, m)
 			return &Failure{Step: "after " + s.String(), Want: "memories as the model has them", Got: err.Error()}
 		}
 	}
 	return r.end(p, m)
+}
+
+// inherit has what an operation has made keep what the objects that it was made of keep beside themselves, in this world.
+func (r *run) inherit(s step) {
+	for _, name := range s.On {
+		for _, v := range r.kept[name] {
+			if slices.ContainsFunc(s.uses[s.Out].holds, func(h *object) bool { return slices.Contains(s.uses[name].holds, h) }) {
+				r.keep(s.Out, v)
+			}
+		}
+	}
+	for _, name := range s.gone {
+		r.drop(name)
+	}
+}
+
+// drop releases what an object keeps beside itself.
+func (r *run) drop(name string) {
+	for _, v := range r.kept[name] {
+		v.Release()
+	}
+	delete(r.kept, name)
 }
 
 // within does an operation, and gives up when it does not end.
@@ -244,7 +273,11 @@ func (r *run) end(p Program, m *model) (f *Failure) {
 			if _, made := r.values[o.name]; !made {
 				continue // the operation that should make it has failed
 			}
-			if got, finished := r.within(op); got != "ok" || !finished {
+			got, finished := r.within(op)
+			if o.refs == 0 {
+				r.drop(o.name)
+			}
+			if got != "ok" || !finished {
 				fail("at the end: "+op.String(), "ok", got)
 				if !finished {
 					return f

@@ -185,16 +185,13 @@ func doRace(r *run, o Op) string {
 	b := value[*cdevice.RecordBatch](r, o.On[0])
 	t := r.tables[o.On[0]].table
 	var over atomic.Bool
-	got := together(o.num(1)+2, func(i int) error {
+	return together(o.num(1)+2, func(i int) error {
 		switch i {
 		case 0:
 			for range o.num(2) {
 				runtime.Gosched()
 			}
 			b.Release()
-			for _, v := range r.kept[o.On[0]] {
-				v.Release()
-			}
 			return nil
 		case 1:
 			return r.churn(&over)
@@ -228,8 +225,6 @@ func doRace(r *run, o Op) string {
 		}
 		return nil
 	})
-	delete(r.kept, o.On[0])
-	return got
 }
 
 // churn imports batches one after the other, exports each on two goroutines, and releases it, until over is set.

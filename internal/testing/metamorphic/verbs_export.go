@@ -268,9 +268,6 @@ func doTakeChild(r *run, o Op) string {
 		foreign.TakeChild(value[*cdata.CArrowArray](r, o.On[0]), o.num(0), x)
 		r.values[o.Out] = x
 	}
-	for _, v := range r.kept[o.On[0]] {
-		r.keep(o.Out, v)
-	}
 	return "ok"
 }
 
@@ -297,8 +294,6 @@ func expectImportStruct(m *model, o Op) (string, bool) {
 
 func doImportStruct(r *run, o Op) string {
 	x := r.tables[o.On[0]]
-	r.kept[o.Out] = r.kept[o.On[0]]
-	delete(r.kept, o.On[0])
 	opts := r.importOptions(r.at(x.at))
 	if a, ok := r.values[o.On[0]].(*cdata.CArrowArray); ok {
 		return importStruct(r, o.Out, x.table, a, nil, opts)

@@ -81,18 +81,7 @@ func expectRelease(m *model, o Op) (string, bool) {
 	return "ok", true
 }
 
-func doRelease(r *run, o Op) string {
-	name := o.On[0]
-	k := r.tables[name].kind
-	got := releasable[k](r, o)
-	if r.tables[name].refs == 1 {
-		for _, v := range r.kept[name] {
-			v.Release()
-		}
-		delete(r.kept, name)
-	}
-	return got
-}
+func doRelease(r *run, o Op) string { return releasable[r.tables[o.On[0]].kind](r, o) }
 
 func releaseCounted(r *run, o Op) string {
 	r.values[o.On[0]].(releaser).Release()

@@ -285,7 +285,7 @@ func expectNew(m *model, o Op) (string, bool) {
 	at := place(o.arg(5))
 	b := m.add(o.Out, batchKind, object{table: s.table(), at: at})
 	memory := m.memoryOf(b)
-	memory.program = at != cpu
+	memory.program, memory.deferred = true, at != cpu
 	return "ok", true
 }
 
