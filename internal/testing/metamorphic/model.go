@@ -163,8 +163,12 @@ func (m *model) end(o *object) {
 	if (o.used || o.exported && o.deferred) && !o.program {
 		m.waiting += o.size
 	}
+	if m.ended[o.name] == soon {
+		return
+	}
 	for _, h := range o.holds {
 		h.used, h.exported = h.used || o.used, h.exported || o.exported
+		h.size = 0 // it waits in the size of o
 	}
 }
 

@@ -84,7 +84,6 @@ type run struct {
 	gate      device.Event          // that holds it back
 	work      device.Stream         // fills the memory of producers
 	tables    map[string]object     // what the model knows of the objects of this operation
-	waiting   int64                 // bytes that wait, as the model has it
 	notes     []string              // what is seen beyond what the model knows: equal in all worlds
 	cleanups  []func()
 }
@@ -143,7 +142,7 @@ func (r *run) program(p Program) *Failure {
 	all, m := steps(p)
 	r.work = r.newStream(r.home)
 	for _, s := range all {
-		r.tables, r.waiting = s.uses, s.waiting
+		r.tables = s.uses
 		got, finished := r.within(s.Op)
 		if !finished {
 			return &Failure{Step: s.String(), Want: s.want, Got: got}
@@ -153,7 +152,11 @@ func (r *run) program(p Program) *Failure {
 			return &Failure{Step: s.String(), Want: s.want, Got: got}
 		}
 		r.inherit(s)
-		if err := r.memories(s.ended, false); err != nil {
+		err := r.memories(s.ended, false)
+		if err == nil {
+			err = r.waits(s.waiting)
+		}
+		if err != nil {
 			r.end(p, m)
 			return &Failure{Step: "after " + s.String(), Want: "memories as the model has them", Got: err.Error()}
 		}
@@ -244,6 +247,18 @@ func (r *run) memories(ended map[string]when, end bool) error {
 				return fmt.Errorf("%s: not released\n%s", name, stacks())
 			}
 		}
+	}
+	return nil
+}
+
+// waits checks that at least so many bytes of memory count as waiting for work.
+func (r *run) waits(bytes int64) error {
+	var n int64
+	for _, gpu := range r.gpus {
+		n += gpu.ReadStats().WaitingBytes
+	}
+	if r.machine != nil && n < bytes {
+		return fmt.Errorf("%d bytes wait, not %d", n, bytes)
 	}
 	return nil
 }

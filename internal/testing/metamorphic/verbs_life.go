@@ -1,8 +1,6 @@
 package metamorphic
 
 import (
-	"fmt"
-
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -17,9 +15,8 @@ func init() {
 		&verb{name: "retain", weight: 4, draw: drawRetain, expect: expectRetain, do: doRetain},
 		&verb{name: "release", weight: 30, draw: drawRelease, expect: expectRelease, do: doRelease},
 		&verb{name: "misuse", weight: 4, draw: drawMisuse, expect: expectMisuse, do: doMisuse},
-		&verb{name: "hold", weight: 2, draw: drawHold, expect: expectHold, do: doHold, fixed: true},
+		&verb{name: "hold", weight: 4, draw: drawHold, expect: expectHold, do: doHold, fixed: true},
 		&verb{name: "fire", weight: 1, draw: drawFire, expect: expectFire, do: doFire, fixed: true},
-		&verb{name: "waiting", weight: 4, draw: drawWaiting, expect: expectWaiting, do: doWaiting},
 		&verb{name: "used on", weight: 4, draw: drawUsedOn, expect: expectUsedOn, do: doUsedOn},
 		&verb{name: "wait on", weight: 2, draw: drawUsedOn, expect: expectWaitOn, do: doWaitOn},
 	)
@@ -268,20 +265,4 @@ func doWaitOn(r *run, o Op) string {
 		return errorText(b.WaitOn(s))
 	}
 	return errorText(value[*cdevice.Array](r, o.On[0]).WaitOn(s))
-}
-
-func drawWaiting(g *generator) (Op, bool) { return Op{}, g.m.waiting > 0 }
-
-func expectWaiting(m *model, _ Op) (string, bool) { return "ok", m.waiting > 0 }
-
-// doWaiting compares the memory that waits for work with what has ended.
-func doWaiting(r *run, _ Op) string {
-	var bytes int64
-	for _, gpu := range r.gpus {
-		bytes += gpu.ReadStats().WaitingBytes
-	}
-	if r.machine != nil && bytes < r.waiting {
-		return fmt.Sprintf("%d bytes wait, not %d", bytes, r.waiting)
-	}
-	return "ok"
 }
