@@ -11,11 +11,13 @@ type generator struct {
 	m      *model
 	count  map[kind]int
 	shapes [][]string // the types of the columns of batches
+	usual  int        // the number of rows of most of them
 }
 
 // Generate draws a program of n operations.
 func Generate(seed uint64, n int) Program {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), m: newModel(), count: map[kind]int{}}
+	g.usual = 1 + g.IntN(9)
 	for range 3 {
 		g.shapes = append(g.shapes, g.types(1+g.IntN(4)))
 	}
@@ -102,8 +104,11 @@ func given(conditions ...func(*object) bool) []func(*object) bool { return condi
 
 func isReady(o *object) bool { return o.ready() }
 
-// rows draws a number of rows: few, none or many.
+// rows draws a number of rows, often the same one, so that arrays fit into one batch: few, none or many.
 func (g *generator) rows() int {
+	if g.IntN(3) > 0 {
+		return g.usual
+	}
 	switch g.IntN(12) {
 	case 0:
 		return 0

@@ -178,3 +178,30 @@ func TestReduce(t *testing.T) {
 	assert.True(t, fails(less))
 	assert.LessOrEqual(t, len(less.Ops), 8, less.String())
 }
+
+// TestSource runs programs as they are printed.
+func TestSource(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles programs, which do not depend on how the tests were compiled")
+	}
+	dir := t.TempDir()
+	replace := map[string]string{}
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	for seed := range uint64(12) {
+		file := filepath.Join(dir, fmt.Sprintf("%d_test.go", seed))
+		text := Source(Generate(seed, 80), "cpu")
+		text = strings.NewReplacer("TestReplay", fmt.Sprintf("TestReplay%d", seed), "program", fmt.Sprintf("program%d", seed), "ctx", fmt.Sprintf("ctx%d", seed)).Replace(text)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		replace[filepath.Join(here, "replay", filepath.Base(file))] = file
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, text, 0o600))
+	binary := filepath.Join(dir, "replay")
+	out, err := exec.Command("go", "test", "-c", "-o", binary, "-vet=off", "-ldflags=-w", "-overlay", overlay, "./replay").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(binary).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

@@ -123,7 +123,7 @@ func execute(s *setting, p Program) ([]string, *Failure) {
 	}
 	before := takeCensus(s)
 	watch := watchStats()
-	r := &run{setting: s, values: map[string]any{}, producers: map[string]*foreign.Producer{}, counts: map[string]func() int{}, kept: map[string][]releaser{}}
+	r := newRun(s)
 	f := r.program(p)
 	stats := watch()
 	if f == nil && stats != nil {
@@ -138,9 +138,14 @@ func execute(s *setting, p Program) ([]string, *Failure) {
 	return r.notes, f
 }
 
+func newRun(s *setting) *run {
+	r := &run{setting: s, values: map[string]any{}, producers: map[string]*foreign.Producer{}, counts: map[string]func() int{}, kept: map[string][]releaser{}}
+	r.work = r.newStream(r.home)
+	return r
+}
+
 func (r *run) program(p Program) *Failure {
 	all, m := steps(p)
-	r.work = r.newStream(r.home)
 	for _, s := range all {
 		r.tables = s.uses
 		got, finished := r.within(s.Op)

@@ -1,4 +1,213 @@
 package metamorphic
 
-// Source is a program as Go.
-func Source(p Program, world string) string { return p.String() }
+import (
+	"fmt"
+	"go/format"
+	"strings"
+)
+
+// Source is a program as a test in Go. Calls of the library are written out; what producers, consumers and readers do, a [Play] does.
+func Source(p Program, world string) string {
+	all, _ := steps(p)
+	p.Ops = applying(p)
+	var b strings.Builder
+	fmt.Fprintf(&b, "package replay\n\nimport (\n%s)\n\nfunc TestReplay(t *testing.T) {\n", imports)
+	fmt.Fprintf(&b, "w := metamorphic.Start(t, %q, program)\n", world)
+	var objects []string
+	for i, s := range all {
+		b.WriteString(s.code(i))
+		if s.Out != "" {
+			objects = append(objects, fmt.Sprintf("%q: %s", s.Out, s.Out))
+		}
+	}
+	fmt.Fprintf(&b, "w.End(map[string]any{%s})\n", strings.Join(objects, ", "))
+	fmt.Fprintf(&b, "}\n%s\nconst program = `%s`\n", used, p)
+	text, err := format.Source([]byte(b.String()))
+	if err != nil {
+		return b.String()
+	}
+	return string(text)
+}
+
+const imports = `	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
+	"github.com/arrowdevice/arrowdevice/internal/testing/metamorphic"
+`
+
+// used has every import used, whichever operations there are.
+const used = `
+var (
+	ctx = context.Background()
+	_   arrow.RecordBatch
+	_   cdata.CArrowArray
+	_   = cdevice.ErrReleased
+	_   = foreign.Here
+)
+`
+
+// code is operation i as statements of Go.
+func (s step) code(i int) string {
+	var text string
+	if template := templates[s.Verb]; template != nil {
+		text = template(s)
+		for i, name := range s.On {
+			text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), name)
+		}
+		for i, arg := range s.Args {
+			text = strings.ReplaceAll(text, fmt.Sprintf("#%d", i), arg)
+		}
+		text = strings.NewReplacer("$on", strings.Join(s.On, ", "), "$out", s.Out).Replace(text)
+	}
+	switch {
+	case text != "" && s.At != "":
+		return fmt.Sprintf("// on another goroutine, or in a callback of C: %s\n%s\n", s.Op, text)
+	case text != "":
+		return text + "\n"
+	}
+	call := fmt.Sprintf("w.Do(%s)", strings.Join(append([]string{num(i)}, s.On...), ", "))
+	if made, ok := s.uses[s.Out]; ok && made.kind.goType(made) != "" {
+		return fmt.Sprintf("%s := %s.(%s) // %s\n", s.Out, call, made.kind.goType(made), s.Op)
+	}
+	if s.Out != "" {
+		return fmt.Sprintf("%s := %s // %s\n", s.Out, call, s.Op)
+	}
+	return fmt.Sprintf("%s // %s\n", call, s.Op)
+}
+
+// goType is the type of an object, or "" where it is left open.
+func (k kind) goType(o object) string {
+	either := func(is bool, yes, no string) string {
+		if is {
+			return yes
+		}
+		return no
+	}
+	switch k {
+	case producerKind:
+		return "*foreign.Producer"
+	case batchKind:
+		return "*cdevice.RecordBatch"
+	case arrayKind:
+		return "*cdevice.Array"
+	case recordKind:
+		return either(o.batch, "arrow.RecordBatch", "arrow.Array")
+	case structKind:
+		return either(o.plain, "*cdata.CArrowArray", "*cdevice.CArrowDeviceArray")
+	case readerKind:
+		return "*cdevice.RecordReader"
+	case arrayReaderKind:
+		return "*cdevice.ArrayReader"
+	}
+	return ""
+}
+
+// templates are operations as calls of the library: $0 is the first object, #0 the first argument.
+var templates = map[string]func(s step) string{
+	"import": importCode,
+	"slice":  assigned("$0.Slice(#0, #1)"),
+	"select": func(s step) string { return assigned("$0.Select(" + strings.Join(s.Args, ", ") + ")")(s) },
+	"column": func(step) string { return "$out := $0.Column(#0)" },
+	"combine": func(s step) string {
+		return assigned("cdevice.RecordBatchFromArrays(" + s.uses[s.Out].schemaCode() + ", $on)")(s)
+	},
+	"with column": func(s step) string {
+		return assigned("$0.WithColumn(" + fieldCode("#0", s.uses[s.On[1]].types[0]) + ", $1)")(s)
+	},
+	"with metadata": func(step) string {
+		return `$out := $0.WithMetadata(arrow.NewMetadata([]string{"key"}, []string{"value"}))`
+	},
+	"copy":          assigned(`$0.CopyTo(ctx, w.Device("#0"))`),
+	"with event":    assigned(`$0.WithEvent(w.Stream("#0"))`),
+	"retain":        func(step) string { return "$0.Retain()" },
+	"release":       releaseCode,
+	"used on":       func(step) string { return `w.Must($0.UsedOn(w.Stream("#0")))` },
+	"wait on":       func(step) string { return `w.Must($0.WaitOn(w.Stream("#0")))` },
+	"export":        exportCode,
+	"import struct": importStructCode,
+}
+
+// assigned is a call that returns an object and an error.
+func assigned(call string) func(step) string {
+	return func(step) string { return "$out, err := " + call + "\nw.Must(err)" }
+}
+
+func importCode(s step) string {
+	p := s.uses[s.On[0]]
+	from := "$0.Device()"
+	if s.arg(0) == "plain" {
+		from = "$0.Plain()"
+	}
+	options := fmt.Sprintf("cdevice.WithDevice(w.Device(%q))", p.at)
+	switch s.arg(2) {
+	case "releaser":
+		options += ", cdevice.WithReleaser(func(release func()) { release() })"
+	case "after event":
+		options += ", cdevice.WithReleaseAfterEvent()"
+	}
+	return importCall(p, from, s.arg(1) == "c", options)
+}
+
+func importCall(p object, from string, schema bool, options string) string {
+	what := map[bool]string{true: "RecordBatch", false: "Array"}[p.batch]
+	switch {
+	case schema && p.batch:
+		return assigned(fmt.Sprintf("cdevice.Import%s(%s, $0.Schema(%s, arrow.Field{}), %s)", what, from, p.schemaCode(), options))(step{})
+	case schema:
+		return assigned(fmt.Sprintf("cdevice.Import%s(%s, $0.Schema(nil, %s), %s)", what, from, fieldCode("", p.types[0]), options))(step{})
+	case p.batch:
+		return assigned(fmt.Sprintf("cdevice.Import%sWithSchema(%s, %s, %s)", what, from, p.schemaCode(), options))(step{})
+	}
+	return assigned(fmt.Sprintf("cdevice.Import%sWithType(%s, metamorphic.Type(%q), %s)", what, from, p.types[0], options))(step{})
+}
+
+func importStructCode(s step) string {
+	x := s.uses[s.On[0]]
+	return importCall(x, "$0", false, fmt.Sprintf("cdevice.WithDevice(w.Device(%q))", x.at))
+}
+
+func exportCode(s step) string {
+	if s.arg(0) != "device" || s.arg(2) != "" {
+		return ""
+	}
+	out := "foreign.NewDeviceArray()"
+	if s.arg(1) == "go" {
+		out = "new(cdevice.CArrowDeviceArray)"
+	}
+	what := map[bool]string{true: "RecordBatch", false: "Array"}[s.uses[s.Out].batch]
+	return "$out := " + out + "\nw.Must(cdevice.Export" + what + "($0, $out, nil))"
+}
+
+func releaseCode(s step) string {
+	switch o := s.uses[s.On[0]]; o.kind {
+	case batchKind, arrayKind, recordKind, readerKind, arrayReaderKind:
+		return "$0.Release()"
+	case structKind:
+		if o.plain {
+			return "w.Must(foreign.Release($0, #0))"
+		}
+		return "w.Must(foreign.Release(foreign.ArrayOf($0), #0))"
+	}
+	return ""
+}
+
+func (t table) schemaCode() string {
+	fields := make([]string, len(t.types))
+	for i := range fields {
+		fields[i] = fieldCode(t.names[i], t.types[i])
+	}
+	tags := "nil"
+	if t.tagged {
+		tags = "metamorphic.Tag()"
+	}
+	return "arrow.NewSchema([]arrow.Field{" + strings.Join(fields, ", ") + "}, " + tags + ")"
+}
+
+func fieldCode(name, kind string) string {
+	return fmt.Sprintf("arrow.Field{Name: %q, Type: metamorphic.Type(%q), Nullable: true}", name, kind)
+}

@@ -15,10 +15,7 @@ type verb struct {
 	// apply: an object that it uses was never made, or has ended.
 	expect func(m *model, o Op) (want string, ok bool)
 	// do does it, and returns what is seen.
-	do func(r *run, o Op) (got string)
-	// code is the operation in Go: $out, $0, $1 are objects, #0, #1 arguments.
-	code func(o Op) string
-	// threads reports that it may run in a callback of C as well as on another goroutine.
+	do    func(r *run, o Op) (got string)
 	fixed bool // it runs on the goroutine of the program only
 }
 

@@ -1,7 +1,6 @@
 package metamorphic
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -17,10 +16,10 @@ import (
 
 func init() {
 	register(
-		&verb{name: "produce", weight: 14, draw: drawProduce, expect: expectProduce, do: doProduce, code: codeProduce},
-		&verb{name: "import", weight: 14, draw: drawImport, expect: expectImport, do: doImport, code: codeImport},
-		&verb{name: "wrap", weight: 5, draw: drawWrap, expect: expectWrap, do: doWrap, code: codeWrap},
-		&verb{name: "new", weight: 4, draw: drawNew, expect: expectNew, do: doNew, code: codeNew},
+		&verb{name: "produce", weight: 14, draw: drawProduce, expect: expectProduce, do: doProduce},
+		&verb{name: "import", weight: 14, draw: drawImport, expect: expectImport, do: doImport},
+		&verb{name: "wrap", weight: 5, draw: drawWrap, expect: expectWrap, do: doWrap},
+		&verb{name: "new", weight: 4, draw: drawNew, expect: expectNew, do: doNew},
 	)
 }
 
@@ -315,15 +314,3 @@ func doNew(r *run, o Op) string {
 	r.values[o.Out] = b
 	return "ok"
 }
-
-func codeProduce(o Op) string {
-	return fmt.Sprintf("$out := w.Produce(%s)", quotedArgs(o.Args))
-}
-
-func codeWrap(o Op) string { return fmt.Sprintf("$out := w.Wrap(%s)", quotedArgs(o.Args)) }
-
-func codeNew(o Op) string { return fmt.Sprintf("$out := w.New(%s)", quotedArgs(o.Args)) }
-
-func codeImport(Op) string { return "" }
-
-func quotedArgs(args []string) string { return fmt.Sprintf("%q", args) }
