@@ -89,6 +89,7 @@ func Join(owners []*Owner, nodes []Node) *Owner {
 		return owners[0].Retain()
 	}
 	own := Own(j)
+	j.known = &own.known
 	own.Size = Bytes(nodes)
 	for _, m := range j.owners {
 		if home := m.Retain().lender().Home; own.Home == nil {
@@ -99,11 +100,15 @@ func Join(owners []*Owner, nodes []Node) *Owner {
 }
 
 // joined is references to owners.
-type joined struct{ owners []*Owner }
+type joined struct {
+	owners []*Owner
+	known  *keep.Known // the waits for all of them together
+}
 
 // Release drops the references, even if a callback of a producer panics.
 func (j *joined) Release() {
 	for _, m := range j.owners {
+		m.Known().Take(j.known)
 		defer m.Release()
 	}
 }
