@@ -22,6 +22,7 @@ var (
 	countFlag  = flag.Int("count", 0, "how many programs; 0: for the time of -for")
 	forFlag    = flag.Duration("for", 0, "how long programs run; 0: 30 s, 15 s with -short")
 	opsFlag    = flag.Int("ops", 60, "operations of a program")
+	fileFlag   = flag.String("program", "", "a file with a program, to run it instead of those of seeds")
 	reduceFlag = flag.Bool("reduce", true, "make a program that fails smaller")
 	worldsFlag = flag.String("worlds", "", "a regular expression: only worlds whose names match it")
 )
@@ -42,6 +43,11 @@ func TestWorker(t *testing.T) {
 // TestPrograms runs random programs in all worlds, in a process of their own. A failure is made smaller, and printed as a program.
 func TestPrograms(t *testing.T) {
 	w := Work{Seed: *seedFlag, Count: *countFlag, For: *forFlag, Ops: *opsFlag, Worlds: *worldsFlag}
+	if *fileFlag != "" {
+		text, err := os.ReadFile(*fileFlag)
+		require.NoError(t, err)
+		w.Programs, w.Repeat = []string{string(text)}, *countFlag
+	}
 	if w.Seed == 0 {
 		w.Seed = uint64(time.Now().UnixNano()) % 1e12
 	}
