@@ -105,6 +105,7 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 		"on_error follows": {1, 0, func(p *peer) int { p.Error(5, "the text", nil); p.Release(); return 0 }, "on_error: input/output error (errno 5): the text"},
 		"on_error follows what was asked for before": {2, 0, func(p *peer) int {
 			p.send(1)
+			assert.EqualValues(t, 1, p.Calls().Dropped, "a task that arrives after the failure is dropped at once")
 			p.Error(5, "the text", nil)
 			p.Release()
 			return 0
