@@ -262,19 +262,33 @@ func waitingKinds(t *testing.T, m *cudatest.Machine, stuck device.Stream) map[st
 		all["copied to "+dev.ID().String()] = func() { exported(copiedTo(t, column, dev)) }
 	}
 	for _, mem := range hostAllocators(t, gpu) {
-		all["wrapped, of "+mem.Device().ID().String()] = func() {
-			values := memory.NewBufferWithAllocator(mem.Allocate(mib), mem)
-			data := array.NewData(arrow.PrimitiveTypes.Int64, mib/8, []*memory.Buffer{nil, values}, nil, 0, 0)
-			values.Release()
-			arr := array.MakeFromData(data)
-			data.Release()
-			a, err := cdevice.WrapArray(arr, mem.Device())
+		of := mem.Device().ID().String()
+		all["wrapped, of "+of] = func() { exported(wrappedBytes(t, mem, mib)) }
+		all["of two columns, of "+of] = func() {
+			one, two := wrappedBytes(t, mem, mib/2), wrappedBytes(t, mem, mib/2)
+			batch, err := cdevice.RecordBatchFromArrays(arrow.NewSchema([]arrow.Field{{Type: one.DataType()}, {Type: two.DataType()}}, nil), one, two)
 			require.NoError(t, err)
-			arr.Release()
-			exported(a)
+			one.Release()
+			two.Release()
+			column := batch.Column(0)
+			batch.Release()
+			exported(column) // which holds the memory of both
 		}
 	}
 	return all
+}
+
+// wrappedBytes is an array in so many bytes of an allocator, which only its caller holds.
+func wrappedBytes(t *testing.T, mem hostAllocator, size int) *cdevice.Array {
+	values := memory.NewBufferWithAllocator(mem.Allocate(size), mem)
+	data := array.NewData(arrow.PrimitiveTypes.Int64, size/8, []*memory.Buffer{nil, values}, nil, 0, 0)
+	values.Release()
+	arr := array.MakeFromData(data)
+	data.Release()
+	a, err := cdevice.WrapArray(arr, mem.Device())
+	require.NoError(t, err)
+	arr.Release()
+	return a
 }
 
 // A reader of batches in page-locked or managed memory is exported with that memory's device, for which a release waits. No
