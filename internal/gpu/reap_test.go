@@ -25,33 +25,37 @@ func cachedKinds(t *testing.T, o cudasim.Options, test func(*testing.T, kind)) {
 	})
 }
 
-// busy keeps a stream busy until end is called, at the latest when the test ends.
+// busy keeps the GPU busy until end is called, at the latest when the test ends: a wait for all its work takes a millisecond
+// at least, whenever it begins, since one of two streams is held then for that much longer.
 func busy(t *testing.T, g cudatest.GPU) (end func()) {
-	s, m := g.Stream(), g.Ready(64)
-	queue := func() device.Event {
-		for range 20 {
-			assert.NoError(t, g.Memset(m.Ptr(), 1, 64, s))
-		}
-		e, err := g.NewEvent()
-		assert.NoError(t, err)
-		assert.NoError(t, s.Record(e))
-		return e
-	}
-	first := queue()
+	one, other := g.Stream(), g.Stream()
 	var stop atomic.Bool
 	var work sync.WaitGroup
+	open := pend(t, g, one)
 	work.Go(func() {
 		for !stop.Load() {
-			next := queue()
-			assert.NoError(t, first.Synchronize(background))
-			assert.NoError(t, first.Close())
-			first = next
+			next := pend(t, g, other)
+			time.Sleep(time.Millisecond)
+			open()
+			one, other, open = other, one, next
 		}
-		assert.NoError(t, first.Close())
+		open()
 	})
 	end = sync.OnceFunc(func() { stop.Store(true); work.Wait() })
 	t.Cleanup(end)
 	return end
+}
+
+// pend holds a stream, also while memory is given back to the driver, until open is called.
+func pend(t *testing.T, g cudatest.GPU, s device.Stream) (open func()) {
+	e, err := g.NewEvent()
+	assert.NoError(t, err)
+	assert.NoError(t, g.M.Sim.HoldEvent(e.Handle()))
+	assert.NoError(t, s.Record(e))
+	return func() {
+		assert.NoError(t, g.M.Sim.FireEvent(e.Handle()))
+		assert.NoError(t, e.Close())
+	}
 }
 
 // Work that another library enqueues while the context is synchronised does not make a free wait in the driver, which
@@ -88,7 +92,7 @@ func TestFreesOfCachedMemoryHoldUpNobody(t *testing.T) {
 
 // Cached memory is not given back to the driver while the GPU works, unless it is needed.
 func TestCachedMemoryWaitsUntilItIsNeeded(t *testing.T) {
-	cachedKinds(t, cudasim.Options{Delay: time.Millisecond}, func(t *testing.T, k kind) {
+	cachedKinds(t, cudasim.Options{}, func(t *testing.T, k kind) {
 		mem := k.Ready(mib)
 		k.idle(t, 0, 0)
 		end := busy(t, k.GPU)
@@ -104,7 +108,7 @@ func TestCachedMemoryWaitsUntilItIsNeeded(t *testing.T) {
 
 // Memory that the program has freed, and that no cache keeps, is freed soon although the GPU works all the time.
 func TestOtherMemoryWaitsForASecond(t *testing.T) {
-	g := cudatest.SimulatedGPU(t, cudasim.Options{Delay: time.Millisecond})
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
 	mem := g.M.On(t, g.Shareable()).Ready(mib)
 	end := busy(t, g)
 	g.M.Sim.ResetCounters()

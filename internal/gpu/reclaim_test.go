@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -97,6 +99,31 @@ func TestAllocateWaitsForPendingWork(t *testing.T) {
 			require.NoError(t, on.Synchronize(background))
 			require.NoError(t, s.Synchronize(background))
 		}
+	})
+}
+
+// An allocation waits as long as memory is freed now and then, also memory of others that the program counts
+// ([device.WaitCounter]), and no longer.
+func TestAllocateWaitsWhileCountedMemoryIsFreed(t *testing.T) {
+	g := cudatest.SimulatedGPU(t, cudasim.Options{})
+	limited(t, g, func(l *cudaalloc.Limits) { l.Waiting = mib })
+	synctest.Test(t, func(t *testing.T) { // its clock goes on while all wait
+		allocation := func() <-chan error {
+			result := make(chan error, 1)
+			go func() { _, err := g.Allocate(background, 0, nil); result <- err }()
+			return result
+		}
+		g.CountWaiting(10 * mib)
+		result := allocation()
+		for range 9 {
+			require.Empty(t, result)
+			time.Sleep(1500 * time.Millisecond)
+			g.CountWaiting(-mib)
+		}
+		assert.NoError(t, <-result)
+		g.CountWaiting(mib)
+		assert.ErrorIs(t, <-allocation(), cudaalloc.OutOfMemory, "nothing is freed")
+		g.CountWaiting(-2 * mib)
 	})
 }
 
