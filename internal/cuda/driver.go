@@ -6,12 +6,15 @@ package cuda
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"unsafe"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
@@ -73,11 +76,18 @@ func Open(path string) (*Driver, error) {
 
 	l.Lock()
 	defer l.Unlock()
-	if l.driver == nil && l.missing == nil {
-		l.driver, l.missing = load(path)
-	}
 	if l.missing != nil {
 		return nil, l.missing
+	}
+	if l.driver == nil {
+		driver, err := load(path)
+		if errors.Is(err, device.ErrNotSupported) {
+			l.missing = err
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.driver = driver
 	}
 	if !l.initialised {
 		if err := l.driver.init(); err != nil {
@@ -92,6 +102,9 @@ func load(path string) (*Driver, error) {
 	cPath := C.CString(path)
 	defer C.free(unsafe.Pointer(cPath))
 	table := (*C.cdevice_v0_cuda_driver)(C.calloc(1, C.sizeof_cdevice_v0_cuda_driver))
+	if table == nil {
+		return nil, fmt.Errorf("cuda: load %s: no memory for its functions: %w", path, syscall.ENOMEM)
+	}
 	text := make([]byte, 1024)
 	var missing *C.char
 	if reason := C.cdevice_v0_cuda_load(cPath, table, &missing, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))); reason != nil {
