@@ -107,13 +107,14 @@ var allowed = map[string][]string{
 	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/gpu", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
 
 	"internal/testing/goroutineleak": {},
+	"internal/testing/callocfail":    {},
 
 	"memory/cudaalloc/gorgonia": {"cdevice", "device", "internal/argument", "memory/cudaalloc"},
 }
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/cpeer", "cudasim", "integration/golib", "bench/peers", "bench/python/cgo", "examples/consumer", "examples/driver", "examples/producer", "pyextension/internal/capi"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/callocfail", "internal/testing/cpeer", "cudasim", "integration/golib", "bench/peers", "bench/python/cgo", "examples/consumer", "examples/driver", "examples/producer", "pyextension/internal/capi"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

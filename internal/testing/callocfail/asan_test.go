@@ -1,0 +1,5 @@
+//go:build asan && !race
+
+package callocfail_test
+
+const mode = "-asan"

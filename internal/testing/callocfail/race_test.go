@@ -1,0 +1,5 @@
+//go:build race
+
+package callocfail_test
+
+const mode = "" // the C is the same
