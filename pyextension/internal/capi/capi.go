@@ -13,7 +13,7 @@ package capi
 import "C"
 
 import (
-	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -85,7 +85,7 @@ func arrowdevice_go_release(handle C.uint64_t) { server.Release(uint64(handle)) 
 //export arrowdevice_go_stream_released
 func arrowdevice_go_stream_released(token C.uint64_t) { server.StreamReleased(uint64(token)) }
 
-var errNoMemory = errors.New("out of memory")
+var errNoMemory = fmt.Errorf("no memory for a C struct: %w", syscall.ENOMEM)
 
 // Allocate returns zeroed memory of C for a struct.
 func Allocate(size uintptr) (uintptr, error) {

@@ -250,6 +250,7 @@ static PyObject* begin_function(PyObject* self, PyObject* const* arguments, Py_s
 static void function_free(struct function* f) {
   Py_DecRef(f->parameters);
   free(f->names);
+  for (Py_ssize_t i = 0; f->types != NULL && i < f->count; i++) type_free(f->types[i]);
   free(f->types);
   free(f);
 }

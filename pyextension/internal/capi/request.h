@@ -22,8 +22,9 @@ struct type {
   enum { READER, BATCH, ARRAY, SCHEMA, ANY, FLOAT, SCALAR, LIST, DICT, OPTIONAL } kind;
   struct type* element; /* of LIST, DICT, OPTIONAL */
 };
-/* The type of an annotation; it is never freed. NULL with an exception. */
+/* The type of an annotation. NULL with an exception. */
 struct type* type_parse(const char* text, size_t size);
+void type_free(struct type* type);
 
 /* What was taken out of a capsule, under the GIL: nobody else can take it then. */
 struct taken {

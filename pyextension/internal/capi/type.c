@@ -4,9 +4,11 @@
 
 #include "request.h"
 
+/* Takes the element, also if it fails. */
 static struct type* type_new(int kind, struct type* element) {
   struct type* made = malloc(sizeof *made);
   if (made == NULL) {
+    type_free(element);
     PyErr_NoMemory();
     return NULL;
   }
@@ -46,3 +48,11 @@ static struct type* parse(const char* text, size_t size, int depth) {
 }
 
 struct type* type_parse(const char* text, size_t size) { return parse(text, size, 0); }
+
+void type_free(struct type* type) {
+  while (type != NULL) {
+    struct type* element = type->element;
+    free(type);
+    type = element;
+  }
+}
