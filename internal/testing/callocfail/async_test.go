@@ -16,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdata"
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/callocfail"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 )
@@ -75,10 +76,10 @@ func TestFirstAsynchronousExport(t *testing.T) {
 	otherprocess.Caller(t)
 	rec := table(t, "int64")
 	first := &trial{T: t, n: 3}
-	blocks := collected(t)
+	blocks := callocfail.Live()
 	assert.ErrorIs(t, exportedAsync(first, sources["arrow-go's"], rec), syscall.ENOMEM)
 	settled(t, func(s cdevice.Stats) bool { return s == cdevice.Stats{} })
-	assert.Equal(t, blocks, collected(t))
+	assert.Equal(t, blocks, callocfail.Live())
 	assert.NoError(t, exportedAsync(&trial{T: t}, sources["arrow-go's"], rec))
 }
 

@@ -8,6 +8,11 @@ package callocfail
 // #include "callocfail.h"
 import "C"
 
+import (
+	"runtime"
+	"time"
+)
+
 // Built reports whether the library of this program was built with an [Overlay].
 func Built() bool { return C.callocfail_files > 0 }
 
@@ -24,5 +29,18 @@ func Arm(n int, always bool) {
 // Disarm ends [Arm], and returns how many allocations have failed.
 func Disarm() (failed int) { return int(C.callocfail_disarm()) }
 
-// Live returns the number of blocks of C memory that the library has not freed.
-func Live() int { return int(C.callocfail_live) }
+// Live returns the number of blocks of C memory that the library has not freed, without those of objects of the Go heap that
+// nothing refers to.
+func Live() int {
+	for range 4 { // pools keep objects for two collections
+		runtime.GC()
+	}
+	cleaned := make(chan struct{})
+	runtime.AddCleanup(new(*int), func(struct{}) { close(cleaned) }, struct{}{})
+	runtime.GC()
+	select {
+	case <-cleaned: // and those of objects that were collected before
+	case <-time.After(10 * time.Second):
+	}
+	return int(C.callocfail_live)
+}
