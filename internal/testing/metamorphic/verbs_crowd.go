@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -23,7 +22,6 @@ func init() {
 	register(
 		&verb{name: "crowd", weight: 6, draw: drawCrowd, expect: expectCrowd, do: doCrowd, fixed: true},
 		&verb{name: "race", weight: 6, draw: drawRace, expect: expectRace, do: doRace, fixed: true},
-		&verb{name: "stampede", weight: 2, draw: drawStampede, expect: expectStampede, do: doStampede, fixed: true},
 	)
 }
 
@@ -272,96 +270,4 @@ func (r *run) churn(over *atomic.Bool) error {
 		}
 	}
 	return nil
-}
-
-func drawStampede(g *generator) (Op, bool) {
-	return Op{Args: []string{num(2 + g.IntN(3)), num(20 + g.IntN(200))}}, true
-}
-
-func expectStampede(*model, Op) (string, bool) { return "ok", true }
-
-// numbered is a batch whose only value is a number.
-type numbered struct {
-	batch *cdevice.RecordBatch
-	value int
-}
-
-// doStampede imports batches one after the other and releases each at once, while goroutines export the latest that they know: they
-// get ErrReleased, or that batch.
-func doStampede(_ *run, o Op) string {
-	var current atomic.Pointer[numbered]
-	var over atomic.Bool
-	return together(1+o.num(0), func(i int) error {
-		if i == 0 {
-			defer over.Store(true)
-			return lead(&current, o.num(1))
-		}
-		for !over.Load() {
-			if err := follow(&current); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// lead imports n batches, one after the other.
-func lead(current *atomic.Pointer[numbered], n int) error {
-	s := table{batch: true, names: []string{"c0"}, types: []string{"int64"}}.schema()
-	var producers []*foreign.Producer
-	for k := range n {
-		p, err := foreign.New(numberColumn(k), foreign.Place{Dev: device.CPUDevice()})
-		if err != nil {
-			return err
-		}
-		producers = append(producers, p)
-		b, err := cdevice.ImportRecordBatchWithSchema(p.Plain(), s)
-		if err != nil {
-			return err
-		}
-		current.Store(&numbered{b, k})
-		for range k % 16 {
-			if err := follow(current); err != nil {
-				return err
-			}
-		}
-		b.Release()
-	}
-	for k, p := range producers {
-		if !becomes(limit(), func() bool { return p.Ended() > 0 }) || p.Ended() != 1 {
-			return fmt.Errorf("producer %d was released %d times", k, p.Ended())
-		}
-		p.Free()
-	}
-	return nil
-}
-
-// follow exports the latest batch, whose value C reads.
-func follow(current *atomic.Pointer[numbered]) error {
-	n := current.Load()
-	if n == nil {
-		return nil
-	}
-	x := foreign.NewArray()
-	defer foreign.Forget(x)
-	if err := cdevice.ExportRecordBatch(n.batch, x, nil); errors.Is(err, cdevice.ErrReleased) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	got := foreign.Number(x)
-	if err := foreign.Release(x, foreign.Here); err != nil {
-		return err
-	}
-	if got != int64(n.value) {
-		return fmt.Errorf("batch %d has the value %d", n.value, got)
-	}
-	return nil
-}
-
-// numberColumn is a struct array of one row and one column.
-func numberColumn(k int) arrow.ArrayData {
-	value := memory.NewBufferBytes(arrow.Int64Traits.CastToBytes([]int64{int64(k)}))
-	column := array.NewData(arrow.PrimitiveTypes.Int64, 1, []*memory.Buffer{nil, value}, nil, 0, 0)
-	return array.NewData(arrow.StructOf(fieldOf("c0", "int64")), 1, []*memory.Buffer{nil}, []arrow.ArrayData{column}, 0, 0)
 }
