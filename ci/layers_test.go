@@ -62,6 +62,13 @@ var allowed = map[string][]string{
 	"internal/schema":        {"internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
 	"internal/testing/cases": {},
 	"internal/testing/cpeer": {"internal/abi"},
+	// Random programs, and the library that they exchange structs with: what is public, and peers, so that they run on every form of what
+	// is not.
+	"internal/testing/foreign": {"cdevice", "device", "internal/abi"},
+	"internal/testing/metamorphic": {
+		"cdata", "cdevice", "cudasim", "device", "flight", "interop/dlpack", "memory/cudaalloc", "memory/hostpinned", "share",
+		"internal/testing/cases", "internal/testing/cpeer", "internal/testing/foreign", "internal/testing/within",
+	},
 	// The rooms of cdevice, each above those before it.
 	"internal/layout":        {"internal/excerpt", "internal/schema"},
 	"internal/tree":          {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/handle", "internal/keep", "internal/layout", "internal/live", "internal/refcount"},
@@ -114,7 +121,7 @@ var allowed = map[string][]string{
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/callocfail", "internal/testing/cpeer", "cudasim", "integration/golib", "bench/peers", "bench/python/cgo", "examples/consumer", "examples/driver", "examples/producer", "pyextension/internal/capi"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/callocfail", "internal/testing/cpeer", "internal/testing/foreign", "cudasim", "integration/golib", "bench/peers", "bench/python/cgo", "examples/consumer", "examples/driver", "examples/producer", "pyextension/internal/capi"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

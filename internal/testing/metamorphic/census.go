@@ -41,13 +41,18 @@ func memfds() int {
 // lives is how long what a program has made may live after its end, beyond what a busy machine takes.
 const lives = time.Second
 
-// compare reports what is left of a program.
+// compare reports what is left of a program, or what was left for too long.
 func (c census) compare(s *setting) *Failure {
 	var left error
-	if becomes(limit(), func() bool { left = c.left(s); return left == nil }) {
-		return nil
+	began := time.Now()
+	if !becomes(limit(), func() bool { left = c.left(s); return left == nil }) {
+		return &Failure{Step: "after the end", Want: "nothing is left", Got: left.Error() + "\n" + stacks()}
 	}
-	return &Failure{Step: "after the end", Want: "nothing is left", Got: left.Error() + "\n" + stacks()}
+	now := time.Now()
+	if allowed := lives + s.pace.Allowance(began, now); now.Sub(began) > allowed {
+		return &Failure{Step: "after the end", Want: "nothing is left after " + allowed.String(), Got: "something for " + now.Sub(began).String()}
+	}
+	return nil
 }
 
 func (c census) left(s *setting) error {

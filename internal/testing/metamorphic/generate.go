@@ -84,7 +84,10 @@ func (g *generator) one(conditions []func(*object) bool, kinds ...kind) *object 
 	if len(fit) == 0 {
 		return nil
 	}
-	if g.IntN(2) == 0 { // the latest are used more
+	switch g.IntN(3) { // the latest are used more
+	case 0:
+		fit = fit[len(fit)-1:]
+	case 1:
 		fit = fit[max(0, len(fit)-3):]
 	}
 	return fit[g.IntN(len(fit))]

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Play is a program that [Source] has printed, and that runs as a test.
@@ -25,9 +26,11 @@ func Start(t testing.TB, world, program string) *Play {
 	require.NoError(t, err)
 	w := &Play{t: t, p: p}
 	w.s, w.m = steps(p)
+	pace := within.MeasurePace()
+	t.Cleanup(pace.Stop)
 	for _, candidate := range Worlds {
 		if candidate.Name == world {
-			w.r = newRun(candidate.open(t))
+			w.r = newRun(candidate.open(t, pace))
 		}
 	}
 	require.NotNil(t, w.r, "no such world")

@@ -231,7 +231,7 @@ func (r *run) churn(over *atomic.Bool) error {
 	arr := data(memory.DefaultAllocator, t.types, 0, t.rows, 77, true)
 	defer arr.Release()
 	s := t.schema()
-	for k := 0; k < 20 || !over.Load(); k++ {
+	for k := 0; k < 3 || !over.Load(); k++ {
 		p, err := foreign.New(arr.Data(), foreign.Place{Dev: device.CPUDevice()})
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 
 func init() {
 	register(
-		&verb{name: "starve", weight: 3, draw: drawReadyBatch, expect: expectReadyBatch, do: doStarve},
+		&verb{name: "starve", weight: 3, draw: drawStarve, expect: expectReadyBatch, do: doStarve},
 		&verb{name: "fault", weight: 6, draw: drawFault, expect: expectReadyBatch, do: doFault},
 	)
 }
@@ -45,19 +45,22 @@ const (
 // allocations are the calls of the driver that allocate.
 var allocations = []string{"cuMemAllocFromPoolAsync", "cuMemAlloc", "cuMemHostAlloc", "cuMemAllocManaged"}
 
+func drawStarve(g *generator) (Op, bool) {
+	o, ok := drawReadyBatch(g)
+	o.Args = []string{allocations[g.IntN(len(allocations))]}
+	return o, ok
+}
+
 // doStarve copies a batch to home while the driver has no memory of one kind. The copy fails, or needs none of it; whatever needs no
 // memory goes on; and once there is memory, the copy is right.
 func doStarve(r *run, o Op) string {
 	b, t := value[*cdevice.RecordBatch](r, o.On[0]), r.tables[o.On[0]].table
-	for _, function := range allocations {
-		if r.machine == nil {
-			continue
-		}
-		r.machine.FailTimes(function, 1, 1<<20, outOfMemory)
+	if r.machine != nil {
+		r.machine.FailTimes(o.arg(0), 1, 1<<20, outOfMemory)
 		err := r.starved(b, t)
 		r.machine.FailTimes("", 0, 0, 0)
 		if err != nil {
-			return function + ": " + err.Error()
+			return err.Error()
 		}
 	}
 	return seenError(r.copiedRight(b, t))
@@ -71,7 +74,7 @@ func seenError(err error) string {
 }
 
 func (r *run) starved(b *cdevice.RecordBatch, t table) error {
-	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(background, 5*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	c, err := b.CopyTo(ctx, r.home)

@@ -23,7 +23,7 @@ func init() {
 }
 
 func drawLateCall(g *generator) (Op, bool) {
-	return Op{Args: []string{[]string{"export", "export", "slice", "read"}[g.IntN(4)], num(4 + g.IntN(16))}}, true
+	return Op{Args: []string{[]string{"export", "export", "slice", "read"}[g.IntN(4)], num(4 + g.IntN(12))}}, true
 }
 
 func expectLateCall(*model, Op) (string, bool) { return "ok", true }
@@ -46,7 +46,7 @@ type late struct {
 
 func doLateCall(r *run, o Op) string {
 	rounds := o.num(1)
-	if r.machine != nil { // it is memory of the CPU in all worlds
+	if r.Name != Worlds[0].Name { // it is memory of the CPU in all worlds
 		rounds = 1
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 2)) // a stopped thread keeps its processor

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Work is what a process runs: programs, or the programs of seeds.
@@ -42,11 +44,13 @@ func Do(t testing.TB, w Work) State {
 	r, pipe, err := os.Pipe() // has the runtime open the files that it needs for all others
 	must(err)
 	must(errors.Join(r.Close(), pipe.Close()))
+	pace := within.MeasurePace()
+	t.Cleanup(pace.Stop)
 	match := regexp.MustCompile(w.Worlds)
 	var open []*setting
 	for _, world := range Worlds {
 		if match.MatchString(world.Name) {
-			open = append(open, world.open(t))
+			open = append(open, world.open(t, pace))
 		}
 	}
 	began := time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
@@ -61,11 +62,12 @@ type setting struct {
 	other   device.Device
 	mem     memory.Allocator // of arrow-go, at home; Go's where home is memory of a GPU
 	idle    cudasim.Live     // what an open GPU has
+	pace    *within.Pace     // of the machine that runs the tests
 }
 
-// open opens a world until the end of the test.
-func (w World) open(t testing.TB) *setting {
-	s := &setting{World: w, home: device.CPUDevice(), other: device.CPUDevice(), mem: memory.DefaultAllocator}
+// open opens a world until the end of the test. pace is that of the machine.
+func (w World) open(t testing.TB, pace *within.Pace) *setting {
+	s := &setting{World: w, pace: pace, home: device.CPUDevice(), other: device.CPUDevice(), mem: memory.DefaultAllocator}
 	if !w.gpu {
 		return s
 	}
