@@ -200,11 +200,12 @@ faults: ## every call of the driver fails once: tens of thousands, of which the 
 	CDEVICE_FAULTS=all $(GO) test -timeout 60m -run 'TestEachCall' ./cdevice ./memory/...
 
 SOAKTIME ?= 10m
-soak: ## two simulated GPUs under 200 goroutines that cancel, hold up and capture; the tests do 15 seconds of it
+soak: ## random programs in all worlds, and two simulated GPUs under 200 goroutines that cancel, hold up and capture; the tests do seconds of it
 	$(GO) test ./cudasim -count=1 -run TestOrder -runs 100
 	RANDOM_PROGRAMS=2500 $(GO) test ./cudasim -count=1 -run 'TestRules$$'
 	$(GO) test ./cdevice -count=1 -timeout 0 -run TestMissingWaitsAreReported -missing 30
 	$(GO) test ./flight -count=1 -timeout 0 -run TestChangedMessages -changes 800
+	$(GO) test -v -count=1 -timeout 0 ./internal/testing/metamorphic -run TestPrograms -for $(SOAKTIME)
 	CDEVICE_SOAK=$(SOAKTIME) CDEVICE_SOAK_BOUND=100ms $(GO) test -v -count=1 -timeout 0 ./integration/soak
 
 FUZZTIME ?= 60s
