@@ -12,6 +12,7 @@ type generator struct {
 	count  map[kind]int
 	shapes [][]string // the types of the columns of batches
 	usual  int        // the number of rows of most of them
+	scene  []string   // the operations that come next
 }
 
 // Generate draws a program of n operations.
@@ -28,14 +29,7 @@ func Generate(seed uint64, n int) Program {
 		total += verbs[name].weight
 	}
 	for tries := 0; len(p.Ops) < n && tries < 20*n; tries++ {
-		at := g.IntN(total)
-		var v *verb
-		for _, name := range all {
-			if v = verbs[name]; at < v.weight {
-				break
-			}
-			at -= v.weight
-		}
+		v := g.next(all, total)
 		o, ok := v.draw(g)
 		if !ok {
 			continue
@@ -54,6 +48,40 @@ func Generate(seed uint64, n int) Program {
 		}
 	}
 	return p
+}
+
+// scenes are operations that are drawn one after the other, each of the objects that were made last: what comes together by chance too
+// rarely.
+var scenes = [][]string{
+	{"hold", "combine", "export", "release", "release"},
+	{"hold", "copy", "export", "release", "release", "fire"},
+	{"hold", "with column", "used on", "release", "fire"},
+	{"hold", "produce", "import", "slice", "expire", "column", "wait on", "fire", "read"},
+	{"hold", "import", "used on", "export", "release", "release"},
+	{"produce", "import", "export", "take child", "release", "release", "read struct"},
+	{"with event", "export", "read struct", "import struct", "read"},
+	{"column", "view", "slice", "release", "read view"},
+}
+
+// next draws an operation, of which all have the weight total together.
+func (g *generator) next(all []string, total int) *verb {
+	if len(g.scene) == 0 && g.IntN(12) == 0 {
+		g.scene = scenes[g.IntN(len(scenes))]
+	}
+	if len(g.scene) > 0 {
+		v := verbs[g.scene[0]]
+		g.scene = g.scene[1:]
+		return v
+	}
+	at := g.IntN(total)
+	for _, name := range all {
+		v := verbs[name]
+		if at < v.weight {
+			return v
+		}
+		at -= v.weight
+	}
+	panic("metamorphic: a weight too many")
 }
 
 func (g *generator) types(n int) (types []string) {
@@ -84,7 +112,11 @@ func (g *generator) one(conditions []func(*object) bool, kinds ...kind) *object 
 	if len(fit) == 0 {
 		return nil
 	}
-	switch g.IntN(3) { // the latest are used more
+	latest := g.IntN(3)
+	if len(g.scene) > 0 && g.IntN(5) > 0 {
+		latest = 0
+	}
+	switch latest { // they are used more
 	case 0:
 		fit = fit[len(fit)-1:]
 	case 1:

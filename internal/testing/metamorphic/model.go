@@ -50,7 +50,7 @@ type owner struct {
 	used     bool  // work that is held back was recorded as a use
 	program  bool  // the program has allocated it, and releases it
 	deferred bool  // of a device: it ends after all work of that, if it is the program's; a copy, and arrow-go's, once exported
-	exported bool  // in a device struct, while work was held back or before
+	exported bool  // in a device struct, or used on a stream that is closed
 	size     int64 // bytes that count as waiting, at least
 }
 
@@ -176,6 +176,8 @@ func (m *model) end(o *object) {
 func (m *model) fire() {
 	m.holding, m.waiting = false, 0
 	for _, o := range m.objects {
+		// The stream is closed: what it has used ends after all work of the device from then on.
+		o.exported = o.exported || o.used
 		o.held, o.used = false, false
 	}
 	for name, w := range m.ended {
