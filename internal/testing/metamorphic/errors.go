@@ -33,6 +33,14 @@ var sentinels = []struct {
 
 func is(err, target error) bool { return errors.Is(err, target) }
 
+func asError[T error](err error, target *T) bool { return errors.As(err, target) }
+
+// hasStack reports whether an error is that of a panic.
+func hasStack(err error) bool {
+	var panicked interface{ Stack() []byte }
+	return errors.As(err, &panicked)
+}
+
 // failed is the errorText of an error that wraps sentinels.
 func failed(names ...string) string { return "error: " + strings.Join(names, " ") }
 

@@ -43,6 +43,8 @@ type object struct {
 	owner // of memory
 
 	pieces bool // of a struct: a child was moved out
+	loose  bool // nobody knows what it still holds: a goroutine may have gone on
+	unsure int  // of users: those that are loose
 }
 
 // owner is what is known of a memory, which has one owner in the library.
@@ -52,6 +54,7 @@ type owner struct {
 	deferred bool  // of a device: it ends after all work of that, if it is the program's; a copy, and arrow-go's, once exported
 	exported bool  // in a device struct, or used on a stream that is closed
 	size     int64 // bytes that count as waiting, at least
+	slow     bool  // a goroutine may end it
 }
 
 func (o *object) alive() bool { return o.refs+o.users > 0 }
@@ -73,9 +76,11 @@ type model struct {
 type when int
 
 const (
-	soon   when = iota + 1 // its producer is released soon
-	behind                 // its producer is released after the work that is held back, and not before
-	either                 // soon, or after the work that is held back
+	soon    when = iota + 1 // its producer is released soon
+	behind                  // its producer is released after the work that is held back, and not before
+	either                  // soon, or after the work that is held back
+	late                    // its producer is released soon, by a goroutine
+	perhaps                 // its producer may have been released
 )
 
 func newModel() *model {
@@ -104,7 +109,7 @@ func (m *model) dead(name string, kinds ...kind) *object {
 func (m *model) add(name string, k kind, o object, holds ...*object) *object {
 	made := &o
 	made.name, made.kind, made.refs, made.users, made.holds = name, k, 1, 0, nil
-	made.owner, made.pieces = owner{}, false
+	made.owner, made.pieces, made.loose, made.unsure = owner{}, false, false, 0
 	m.objects[name] = made
 	m.order = append(m.order, name)
 	for _, h := range holds {
@@ -116,6 +121,10 @@ func (m *model) add(name string, k kind, o object, holds ...*object) *object {
 func (m *model) hold(o, h *object) {
 	o.holds = append(o.holds, h)
 	h.users++
+	if o.loose {
+		h.unsure++
+	}
+	m.recheck(h)
 }
 
 // memoryOf adds a memory that the object alone holds.
@@ -137,24 +146,43 @@ func (m *model) settle(o *object) {
 	if o.alive() {
 		return
 	}
-	if o.kind == memoryKind {
+	switch o.kind {
+	case memoryKind:
 		m.end(o)
+	case sourceKind:
+		m.ended[o.name] = soon
+	case streamKind:
+		m.streamEnded(o)
+	case gateKind:
+		m.opened(o)
 	}
 	holds := o.holds
 	o.holds = nil
 	for _, h := range holds {
-		h.users--
-		m.settle(h)
+		m.dropped(o, h)
 	}
+}
+
+// dropped ends what o has held of h.
+func (m *model) dropped(o, h *object) {
+	h.users--
+	if o.loose {
+		h.unsure--
+	}
+	m.settle(h)
+	m.recheck(h)
 }
 
 // end ends a memory. What it holds is released with it: a batch of several memories has one of its own.
 func (m *model) end(o *object) {
-	m.ended[o.name] = soon
+	m.ended[o.name] = o.soon()
 	if !m.holding {
 		return
 	}
 	switch {
+	case o.slow:
+		m.ended[o.name] = either
+		return
 	case o.used || o.program && o.deferred:
 		m.ended[o.name] = behind
 	case o.exported:
@@ -172,6 +200,14 @@ func (m *model) end(o *object) {
 	}
 }
 
+// soon is how the end of a memory is seen that no work uses.
+func (o *object) soon() when {
+	if o.slow {
+		return late
+	}
+	return soon
+}
+
 // fire ends the holding back of work.
 func (m *model) fire() {
 	m.holding, m.waiting = false, 0
@@ -181,8 +217,8 @@ func (m *model) fire() {
 		o.held, o.used = false, false
 	}
 	for name, w := range m.ended {
-		if w != soon {
-			m.ended[name] = soon
+		if w == behind || w == either {
+			m.ended[name] = m.objects[name].soon()
 		}
 	}
 }

@@ -86,6 +86,8 @@ type run struct {
 	tables    map[string]object     // what the model knows of the objects of this operation
 	notes     []string              // what is seen beyond what the model knows: equal in all worlds
 	cleanups  []func()
+	sources   map[string]*source    // what sources of readers own, by the names that the model has for them
+	originals map[string]*originals // of readers whose items are copies, and not in the model
 }
 
 // value returns an object.
@@ -139,7 +141,7 @@ func execute(s *setting, p Program) ([]string, *Failure) {
 }
 
 func newRun(s *setting) *run {
-	r := &run{setting: s, values: map[string]any{}, producers: map[string]*foreign.Producer{}, counts: map[string]func() int{}, kept: map[string][]releaser{}}
+	r := &run{setting: s, values: map[string]any{}, producers: map[string]*foreign.Producer{}, counts: map[string]func() int{}, kept: map[string][]releaser{}, sources: map[string]*source{}, originals: map[string]*originals{}}
 	r.work = r.newStream(r.home)
 	return r
 }
@@ -219,6 +221,7 @@ func (r *run) within(o Op) (got string, finished bool) {
 
 // memories checks that producers are released when the model says so. At the end, all are.
 func (r *run) memories(ended map[string]when, end bool) error {
+	r.dropUnread(ended)
 	for name, p := range r.producers {
 		if err := p.Misuses(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -230,7 +233,7 @@ func (r *run) memories(ended map[string]when, end bool) error {
 			return fmt.Errorf("%s: released before the work that uses it", name)
 		case n == 0 && w == soon && r.machine == nil && r.prefetch == 0:
 			return fmt.Errorf("%s: not released", name)
-		case n == 0 && w == soon, n == 0 && end:
+		case n == 0 && (w == soon || w == late), n == 0 && end:
 			if !becomes(limit(), func() bool { return p.Ended() > 0 }) {
 				return fmt.Errorf("%s: not released\n%s", name, stacks())
 			}
@@ -247,7 +250,7 @@ func (r *run) memories(ended map[string]when, end bool) error {
 			return fmt.Errorf("%s: released while it is in use", name)
 		case n > 0 && w == behind && r.machine != nil:
 			return fmt.Errorf("%s: released before the work that uses it", name)
-		case n == 0 && (w == soon || end):
+		case n == 0 && (w == soon || w == late || end):
 			if !becomes(limit(), func() bool { return count() > 0 }) {
 				return fmt.Errorf("%s: not released\n%s", name, stacks())
 			}
