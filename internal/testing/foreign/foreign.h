@@ -102,3 +102,54 @@ int foreign_get_next(struct ArrowDeviceArrayStream* s, struct ArrowDeviceArray* 
 int foreign_get_next_plain(struct ArrowArrayStream* s, struct ArrowArray* out, int thread, char** text);
 void foreign_release_stream(struct ArrowDeviceArrayStream* s, int thread);
 void foreign_release_stream_plain(struct ArrowArrayStream* s, int thread);
+
+/* A consumer of an asynchronous stream. It requests batches when it is told to, and keeps the tasks. */
+struct foreign_consumer {
+  struct ArrowAsyncDeviceStreamHandler handler;
+  struct ArrowAsyncProducer* producer; /* of on_schema */
+  struct ArrowSchema schema;
+  struct ArrowAsyncTask tasks[64];
+  int64_t tasks_count;
+  int64_t first;     /* on_schema requests so many, unless 0 */
+  int64_t refuse_at; /* on_next_task returns code for this one, from 1; 0: never */
+  int code;
+  int64_t ended; /* on_next_task had NULL */
+  int64_t failed;
+  int error_code;
+  char error_text[256];
+  int64_t released;
+  int64_t again; /* callbacks that must not have come */
+};
+
+struct ArrowAsyncDeviceStreamHandler* foreign_consumer_begin(struct foreign_consumer* c);
+/* Call the producer, on a thread that Go has never seen if thread is not 0. They return 0, or an errno. */
+int foreign_request(struct foreign_consumer* c, int64_t n, int thread);
+int foreign_cancel(struct foreign_consumer* c, int thread);
+/* Extracts a task into *out, or drops it if out is NULL. */
+int foreign_extract(struct foreign_consumer* c, int64_t task, struct ArrowDeviceArray* out, int thread);
+
+/* How the producer of an asynchronous stream fails: at a task, from 1. */
+enum {
+  FOREIGN_WELL,
+  FOREIGN_ERROR,        /* calls on_error instead */
+  FOREIGN_LOST,         /* releases the handler without an end */
+  FOREIGN_EXTRACT,      /* extract_data fails, and the stream goes on */
+  FOREIGN_EXTRACT_TOLD, /* extract_data fails; when all tasks that it had sent are extracted, it calls on_error */
+  FOREIGN_FLOOD         /* sends one more than was requested, while a request is in progress, and releases the handler under the lock
+                           that requests take */
+};
+
+/* A producer of an asynchronous stream of the arrays of several producers, which runs on a thread of its own. */
+struct foreign_pusher;
+
+struct foreign_pusher* foreign_push(struct ArrowAsyncDeviceStreamHandler* handler, struct foreign_producer** producers, int64_t count,
+                                    int32_t device_type, int64_t device_id, struct ArrowSchema* schema, int trouble, int64_t at,
+                                    int code, const char* text, int64_t block_at);
+/* Lets it go on that waits before task block_at, from 1, or before the schema if that is 0; -1: it does not wait. */
+void foreign_pusher_let(struct foreign_pusher* p);
+int64_t foreign_pusher_waiting(struct foreign_pusher* p);
+/* Whether its thread has done all; and how many calls it had that must not have been. */
+int64_t foreign_pusher_done(struct foreign_pusher* p);
+int64_t foreign_pusher_again(struct foreign_pusher* p);
+/* Ends a producer that has done all. */
+void foreign_pusher_free(struct foreign_pusher* p);

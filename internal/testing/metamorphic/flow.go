@@ -28,6 +28,7 @@ type flow struct {
 	closed  bool
 	lag     *object // holds the last item of an iterator, which has it until it goes on
 	busy    bool    // a goroutine waits in Next
+	inC     bool    // what waits cannot be interrupted
 	gate    *object // what the item blockAt waits for; nil: nothing
 	blockAt int     // items before the one that waits
 	exports int     // streams that were exported, and are not released
@@ -35,6 +36,7 @@ type flow struct {
 	given   int     // streams that were exported
 	passed  bool    // a stream was imported again, so why is not known
 	async   bool
+	derived bool // made of another reader
 }
 
 // item is a batch or an array of a source.
@@ -160,10 +162,22 @@ func (m *model) setLoose(o *object, loose bool) {
 	for _, h := range o.holds {
 		if loose {
 			h.unsure++
+			m.slow(h)
 		} else {
 			h.unsure--
 		}
 		m.recheck(h)
+	}
+}
+
+// slow marks a memory, and those that it holds, as ones that a goroutine may end.
+func (m *model) slow(h *object) {
+	if h.kind != memoryKind {
+		return
+	}
+	h.owner.slow = true
+	for _, inner := range h.holds {
+		m.slow(inner)
 	}
 }
 
@@ -242,14 +256,48 @@ func (m *model) setCurrent(s *object, it item) {
 // derive adds a source of what f makes of the items of a reader, which is then not read from any more.
 func (m *model) derive(out string, from *object, f func(item) item) *object {
 	base := from.flow()
-	base.taken = true
-	d := &flow{end: base.end, schema: base.schema, gate: base.gate, blockAt: base.blockAt}
+	m.taken(from)
+	d := &flow{end: base.end, schema: base.schema, gate: base.gate, blockAt: base.blockAt, derived: true}
 	for _, it := range base.items {
 		d.items = append(d.items, f(it))
 	}
 	source := m.addSource(out, d, false)
 	m.hold(source, from.source())
 	return source
+}
+
+// leave marks an item that nobody will read: a goroutine that reads ahead finds the end before it, and closes its source.
+func (m *model) leave(it item) {
+	name := it.home.name + ".left"
+	left := m.objects[name]
+	if left == nil || !left.alive() {
+		left = m.add(name, sourceKind, object{})
+		left.loose = true
+		m.hold(it.home, left)
+		left.refs = 0
+	}
+	for _, h := range it.from {
+		m.hold(left, h)
+		m.unhold(it.home, h)
+	}
+}
+
+// taken marks a reader whose items another one reads, perhaps ahead. At their end the other one drops its reference, and with the last
+// one the current item goes.
+func (m *model) taken(s *object) {
+	f := s.flow()
+	f.taken = true
+	if f.current == nil {
+		return
+	}
+	current := m.add(s.name+".current", sourceKind, object{}, f.current...)
+	m.setLoose(current, true)
+	m.hold(s.source(), current)
+	current.refs = 0
+	for _, h := range f.current {
+		m.unhold(s.source(), h)
+	}
+	f.current = nil
 }
 
 // view is what a reader of an item sees.
@@ -287,7 +335,7 @@ func (m *model) streamEnded(o *object) {
 // sameAs reports whether another object fits into one reader with the first.
 func sameAs(first *object) func(*object) bool {
 	return func(o *object) bool {
-		return o.kind == first.kind && o.at == first.at && o.held == first.held && slices.Equal(o.types, first.types)
+		return o.kind == first.kind && o.batch == first.batch && o.at == first.at && o.held == first.held && slices.Equal(o.types, first.types)
 	}
 }
 

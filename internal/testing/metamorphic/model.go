@@ -123,6 +123,7 @@ func (m *model) hold(o, h *object) {
 	h.users++
 	if o.loose {
 		h.unsure++
+		m.slow(h)
 	}
 	m.recheck(h)
 }

@@ -59,6 +59,9 @@ func expectMap(m *model, o Op) (string, bool) {
 			f.items[i].table = it.slice(min(n, it.rows), min(o.num(2), it.rows))
 		}
 	case n > 0 && n <= len(f.items):
+		for _, it := range f.items[n-1:] {
+			m.leave(it)
+		}
 		f.items = f.items[:n-1]
 		switch how {
 		case "panic":

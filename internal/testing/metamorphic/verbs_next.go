@@ -317,8 +317,11 @@ func drawClose(g *generator) (Op, bool) {
 	return Op{On: []string{s.name}}, true
 }
 
-// closable reports whether Close waits for nothing.
-func closable(s *object) bool { return !s.flow().waits() }
+// closable reports whether Close waits for nothing, or ends what it waits for.
+func closable(s *object) bool {
+	f := s.flow()
+	return !f.waits() || !f.inC && !f.derived
+}
 
 func expectClose(m *model, o Op) (string, bool) {
 	s := m.get(o.On[0], readerKind, arrayReaderKind)
@@ -344,6 +347,9 @@ func (m *model) close(source *object) {
 		}
 	}
 	f.items = nil
+	if f.lag != nil {
+		m.ended[source.name] = soon // an iterator that was not called is not called any more
+	}
 	m.spoil(source)
 	for _, h := range source.holds {
 		if h.kind == sourceKind && h != f.lag {

@@ -85,11 +85,13 @@ func expectReader(m *model, o Op) (string, bool) {
 		it := m.give(source, b.under(first.table), b.holds)
 		if fails.at == 0 || i < fails.at-1 {
 			f.items = append(f.items, it)
+		} else {
+			m.leave(it)
 		}
 	}
 	m.addReader(o.Out, readerOf(first.table), first, source)
 	if at := o.num(4); at > 0 {
-		m.addGate(o.Out, f, at-1)
+		m.addGate(o.Out, f, at-1, all)
 	}
 	return "ok", true
 }
@@ -337,12 +339,14 @@ func expectConcat(m *model, o Op) (string, bool) {
 		}
 		m.hold(source, s.source())
 		part := s.flow()
-		part.taken = true
+		m.taken(s)
 		for _, it := range part.items {
 			if open {
 				it.table = it.under(first.table)
 				it.lags = append(append([]*object{}, it.lags...), f.lag)
 				f.items = append(f.items, it)
+			} else {
+				m.leave(it)
 			}
 		}
 		if open && part.end.what != "" {

@@ -90,6 +90,9 @@ func expectStream(m *model, o Op) (string, bool) {
 	}
 	if t.FailAt > 0 {
 		f.end = end{"producer", t.Code, t.Text}
+		for _, it := range f.items[t.FailAt-1:] {
+			m.leave(it)
+		}
 		f.items = f.items[:t.FailAt-1]
 	}
 	first := *producers[0]
@@ -97,7 +100,8 @@ func expectStream(m *model, o Op) (string, bool) {
 	first.plain = o.arg(0) == "plain"
 	m.addReader(o.Out, foreignKind, first, source)
 	if t.BlockAt > 0 {
-		m.addGate(o.Out, f, t.BlockAt-1)
+		m.addGate(o.Out, f, t.BlockAt-1, producers)
+		f.inC = true
 	}
 	for _, p := range producers {
 		m.release(p)
@@ -106,12 +110,12 @@ func expectStream(m *model, o Op) (string, bool) {
 }
 
 // addGate adds what an item of a source waits for.
-func (m *model) addGate(out string, f *flow, at int) {
+func (m *model) addGate(out string, f *flow, at int, items []*object) {
 	f.blockAt = at
 	f.gate = m.add(out+".gate", gateKind, object{})
 	f.gate.loose = true
-	for _, it := range f.items {
-		for _, h := range it.from {
+	for _, it := range items {
+		for _, h := range it.holds {
 			m.hold(f.gate, h)
 		}
 	}
