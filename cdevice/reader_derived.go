@@ -81,7 +81,7 @@ func (d *derived[T]) read() (item T, err error) {
 // takes the reference to the item.
 func (d *derived[T]) ownerOf(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
-	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), waits: []*keep.Known{d.waits, &d.from.Waits}}
+	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), waits: []*keep.Known{d.waits, &d.from.Waits, mem.Known()}}
 	own := tree.Own(copied)
 	own.Block = mem.Block
 	copied.known = own.Known()
