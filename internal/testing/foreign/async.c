@@ -26,6 +26,7 @@ static int on_schema(struct ArrowAsyncDeviceStreamHandler* h, struct ArrowSchema
   c->schema = *schema;
   schema->release = NULL;
   if (c->first > 0) c->producer->request(c->producer, c->first);
+  set(&c->begun, 1);
   return 0;
 }
 
@@ -57,6 +58,7 @@ static void on_release(struct ArrowAsyncDeviceStreamHandler* h) {
   if (load(&c->released)) add(&c->again);
   if (c->schema.release != NULL) c->schema.release(&c->schema);
   h->release = NULL;
+  set(&c->begun, 1);
   set(&c->released, 1);
 }
 
@@ -98,7 +100,9 @@ static int deed(struct deed d, int thread) {
   return err != 0 ? err : d.code;
 }
 
-int foreign_request(struct foreign_consumer* c, int64_t n, int thread) { return deed((struct deed){c, n, -1, NULL, 0}, thread); }
+int foreign_request(struct foreign_consumer* c, int64_t n, int thread) {
+  return deed((struct deed){c, n, -1, NULL, 0}, thread);
+}
 
 int foreign_cancel(struct foreign_consumer* c, int thread) { return deed((struct deed){c, 0, -1, NULL, 0}, thread); }
 
@@ -270,9 +274,9 @@ static void* run(void* a) {
   return NULL;
 }
 
-struct foreign_pusher* foreign_push(struct ArrowAsyncDeviceStreamHandler* handler, struct foreign_producer** producers, int64_t count,
-                                    int32_t device_type, int64_t device_id, struct ArrowSchema* schema, int trouble, int64_t at,
-                                    int code, const char* text, int64_t block_at) {
+struct foreign_pusher* foreign_push(struct ArrowAsyncDeviceStreamHandler* handler, struct foreign_producer** producers,
+                                    int64_t count, int32_t device_type, int64_t device_id, struct ArrowSchema* schema,
+                                    int trouble, int64_t at, int code, const char* text, int64_t block_at) {
   struct foreign_pusher* p = calloc(1, sizeof *p);
   if (p == NULL) return NULL;
   p->producer = (struct ArrowAsyncProducer){device_type, request, cancel, NULL, p};

@@ -33,6 +33,9 @@ func (a AsyncConsumer) Handler() *cdevice.CArrowAsyncDeviceStreamHandler {
 // Tasks is how many have come.
 func (a AsyncConsumer) Tasks() int { return int(C.foreign_load(&a.c.tasks_count)) }
 
+// Begun reports whether the schema has come, or will not.
+func (a AsyncConsumer) Begun() bool { return C.foreign_load(&a.c.begun) != 0 }
+
 // Ended reports whether the end has come.
 func (a AsyncConsumer) Ended() bool { return C.foreign_load(&a.c.ended) != 0 }
 
@@ -78,6 +81,11 @@ const (
 	ExtractTold = AsyncTrouble(C.FOREIGN_EXTRACT_TOLD)
 	Flood       = AsyncTrouble(C.FOREIGN_FLOOD)
 )
+
+// NewHandler returns a handler in C memory, filled with garbage; [Forget] frees it.
+func NewHandler() *cdevice.CArrowAsyncDeviceStreamHandler {
+	return (*cdevice.CArrowAsyncDeviceStreamHandler)(garbage(C.sizeof_struct_ArrowAsyncDeviceStreamHandler))
+}
 
 // Push describes a producer of an asynchronous stream, which sends batches from a thread of its own.
 type Push struct {

@@ -69,23 +69,13 @@ static int release_apart(struct ArrowArray* a, int threads) {
 
 int foreign_release(struct ArrowArray* a, int way) {
   switch (way) {
-    case FOREIGN_THREAD:
-      return on_thread(release_one, a);
-    case FOREIGN_MOVED:
-      return release_moved(a);
-    case FOREIGN_TWICE:
-      release_twice(a);
-      return 0;
-    case FOREIGN_CHILDREN_FIRST:
-      release_children_first(a);
-      return 0;
-    case FOREIGN_CHILDREN_LAST:
-      return release_apart(a, 0);
-    case FOREIGN_THREADS:
-      return release_apart(a, 1);
-    default:
-      a->release(a);
-      return 0;
+    case FOREIGN_THREAD: return on_thread(release_one, a);
+    case FOREIGN_MOVED: return release_moved(a);
+    case FOREIGN_TWICE: release_twice(a); return 0;
+    case FOREIGN_CHILDREN_FIRST: release_children_first(a); return 0;
+    case FOREIGN_CHILDREN_LAST: return release_apart(a, 0);
+    case FOREIGN_THREADS: return release_apart(a, 1);
+    default: a->release(a); return 0;
   }
 }
 
@@ -125,26 +115,18 @@ struct stream_call {
 static int call_device(struct stream_call* c) {
   struct ArrowDeviceArrayStream* s = c->device;
   switch (c->what) {
-    case GET_SCHEMA:
-      return s->get_schema(s, c->out);
-    case GET_NEXT:
-      return s->get_next(s, c->out);
-    default:
-      s->release(s);
-      return 0;
+    case GET_SCHEMA: return s->get_schema(s, c->out);
+    case GET_NEXT: return s->get_next(s, c->out);
+    default: s->release(s); return 0;
   }
 }
 
 static int call_plain(struct stream_call* c) {
   struct ArrowArrayStream* s = c->plain;
   switch (c->what) {
-    case GET_SCHEMA:
-      return s->get_schema(s, c->out);
-    case GET_NEXT:
-      return s->get_next(s, c->out);
-    default:
-      s->release(s);
-      return 0;
+    case GET_SCHEMA: return s->get_schema(s, c->out);
+    case GET_NEXT: return s->get_next(s, c->out);
+    default: s->release(s); return 0;
   }
 }
 
@@ -192,7 +174,9 @@ void foreign_release_stream_plain(struct ArrowArrayStream* s, int thread) {
   call((struct stream_call){RELEASE, NULL, s, NULL, NULL, 0}, thread);
 }
 
-void foreign_take_child(struct ArrowArray* parent, int64_t i, struct ArrowArray* out) { move(parent->children[i], out); }
+void foreign_take_child(struct ArrowArray* parent, int64_t i, struct ArrowArray* out) {
+  move(parent->children[i], out);
+}
 
 int64_t foreign_number(const struct ArrowArray* a) {
   const struct ArrowArray* column = a->children[0];

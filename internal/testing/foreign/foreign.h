@@ -22,10 +22,10 @@ struct foreign_producer {
   void** host; /* memory that is overwritten, and under AddressSanitizer freed, at the last release */
   size_t* sizes;
   int64_t n_host;
-  void* event;    /* a CUevent, which sync_event points to */
-  int64_t live;   /* nodes that are not released */
-  int64_t ended;  /* how often the last node was released */
-  int64_t again;  /* releases of a struct that was released */
+  void* event;     /* a CUevent, which sync_event points to */
+  int64_t live;    /* nodes that are not released */
+  int64_t ended;   /* how often the last node was released */
+  int64_t again;   /* releases of a struct that was released */
   int64_t schemas; /* that are not released */
 };
 
@@ -94,8 +94,8 @@ void foreign_stream_give(struct foreign_stream* s, struct ArrowDeviceArrayStream
 void foreign_stream_give_plain(struct foreign_stream* s, struct ArrowArrayStream* out);
 void foreign_stream_let(struct foreign_stream* s);
 
-/* Calls of a stream's callbacks by a consumer, on a thread that Go has never seen if thread is not 0. They return what the callback
- * returned; *text is a copy of get_last_error's after an error, which the caller frees, or NULL. */
+/* Calls of a stream's callbacks by a consumer, on a thread that Go has never seen if thread is not 0. They return what
+ * the callback returned; *text is a copy of get_last_error's after an error, which the caller frees, or NULL. */
 int foreign_get_schema(struct ArrowDeviceArrayStream* s, struct ArrowSchema* out, int thread, char** text);
 int foreign_get_schema_plain(struct ArrowArrayStream* s, struct ArrowSchema* out, int thread, char** text);
 int foreign_get_next(struct ArrowDeviceArrayStream* s, struct ArrowDeviceArray* out, int thread, char** text);
@@ -113,10 +113,11 @@ struct foreign_consumer {
   int64_t first;     /* on_schema requests so many, unless 0 */
   int64_t refuse_at; /* on_next_task returns code for this one, from 1; 0: never */
   int code;
+  int64_t begun; /* on_schema has returned, or will not be called */
   int64_t ended; /* on_next_task had NULL */
   int64_t failed;
   int error_code;
-  char error_text[256];
+  char error_text[8192];
   int64_t released;
   int64_t again; /* callbacks that must not have come */
 };
@@ -135,16 +136,16 @@ enum {
   FOREIGN_LOST,         /* releases the handler without an end */
   FOREIGN_EXTRACT,      /* extract_data fails, and the stream goes on */
   FOREIGN_EXTRACT_TOLD, /* extract_data fails; when all tasks that it had sent are extracted, it calls on_error */
-  FOREIGN_FLOOD         /* sends one more than was requested, while a request is in progress, and releases the handler under the lock
-                           that requests take */
+  FOREIGN_FLOOD /* sends one more than was requested, while a request is in progress, and releases the handler under the
+                   lock that requests take */
 };
 
 /* A producer of an asynchronous stream of the arrays of several producers, which runs on a thread of its own. */
 struct foreign_pusher;
 
-struct foreign_pusher* foreign_push(struct ArrowAsyncDeviceStreamHandler* handler, struct foreign_producer** producers, int64_t count,
-                                    int32_t device_type, int64_t device_id, struct ArrowSchema* schema, int trouble, int64_t at,
-                                    int code, const char* text, int64_t block_at);
+struct foreign_pusher* foreign_push(struct ArrowAsyncDeviceStreamHandler* handler, struct foreign_producer** producers,
+                                    int64_t count, int32_t device_type, int64_t device_id, struct ArrowSchema* schema,
+                                    int trouble, int64_t at, int code, const char* text, int64_t block_at);
 /* Lets it go on that waits before task block_at, from 1, or before the schema if that is 0; -1: it does not wait. */
 void foreign_pusher_let(struct foreign_pusher* p);
 int64_t foreign_pusher_waiting(struct foreign_pusher* p);

@@ -40,11 +40,17 @@ static void release_of(struct foreign_stream* s) {
   }
 }
 
-static int device_schema(struct ArrowDeviceArrayStream* s, struct ArrowSchema* out) { return schema_of(s->private_data, out); }
+static int device_schema(struct ArrowDeviceArrayStream* s, struct ArrowSchema* out) {
+  return schema_of(s->private_data, out);
+}
 
-static int device_next(struct ArrowDeviceArrayStream* s, struct ArrowDeviceArray* out) { return next_of(s->private_data, out); }
+static int device_next(struct ArrowDeviceArrayStream* s, struct ArrowDeviceArray* out) {
+  return next_of(s->private_data, out);
+}
 
-static const char* device_error(struct ArrowDeviceArrayStream* s) { return ((struct foreign_stream*)s->private_data)->text; }
+static const char* device_error(struct ArrowDeviceArrayStream* s) {
+  return ((struct foreign_stream*)s->private_data)->text;
+}
 
 static void device_release(struct ArrowDeviceArrayStream* s) {
   struct foreign_stream* f = s->private_data;

@@ -64,7 +64,7 @@ func (e end) seen() string {
 		return "panic " + e.text
 	case "producer":
 		return fmt.Sprintf("the producer's error %d %s", e.code, e.text)
-	case "closed", "canceled", "nil":
+	case "closed", "canceled", "nil", "cut off", "too many":
 		return e.what
 	}
 	return e.text

@@ -87,6 +87,7 @@ type run struct {
 	notes     []string              // what is seen beyond what the model knows: equal in all worlds
 	cleanups  []func()
 	sources   map[string]*source    // what sources of readers own, by the names that the model has for them
+	wants     string                // what this operation must see: how long it waits for that is all that it may depend on
 	originals map[string]*originals // of readers whose items are copies, and not in the model
 }
 
@@ -150,6 +151,7 @@ func (r *run) program(p Program) *Failure {
 	all, m := steps(p)
 	for _, s := range all {
 		r.tables = s.uses
+		r.wants = s.want
 		got, finished := r.within(s.Op)
 		if !finished {
 			return &Failure{Step: s.String(), Want: s.want, Got: got}

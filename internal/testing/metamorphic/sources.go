@@ -143,7 +143,8 @@ func (r *run) currentTo(name, out string) {
 type gate struct {
 	let     func()
 	waiting func() bool
-	read    chan string // what a goroutine sees that reads meanwhile; nil: none does
+	read    chan string  // what a goroutine sees that reads meanwhile; nil: none does
+	after   func() error // what is called when it is open; nil: nothing
 }
 
 // failure is how a source of the program fails: at an item, from 1, or never.

@@ -160,7 +160,7 @@ func doWaitExport(r *run, o Op) string {
 	switch {
 	case o.arg(0) == "over" && ctx.Err() == nil:
 		return "over"
-	case err == nil || isProducer(err) || marker.MatchString(err.Error()):
+	case err == nil || isProducer(err) || is(err, cdevice.ErrReleased) || marker.MatchString(err.Error()):
 		return describe(err)
 	}
 	return errorText(err)

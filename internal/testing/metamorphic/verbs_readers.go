@@ -398,5 +398,8 @@ func releaseGate(r *run, o Op) string {
 			return "the reader waits, although its source goes on"
 		}
 	}
+	if g.after != nil {
+		return errorText(g.after())
+	}
 	return "ok"
 }

@@ -3,6 +3,7 @@ package metamorphic
 import (
 	"context"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -251,6 +252,10 @@ func describe(err error) string {
 		return "panic " + marker.FindString(err.Error())
 	case marker.MatchString(err.Error()):
 		return marker.FindString(err.Error())
+	case is(err, io.ErrUnexpectedEOF):
+		return "cut off"
+	case strings.Contains(err.Error(), "no more tasks than were requested"):
+		return "too many"
 	}
 	return err.Error()
 }
