@@ -170,6 +170,15 @@ func (m *model) setLoose(o *object, loose bool) {
 	}
 }
 
+// lost is the end of a source: what it had read ahead of the sources that it was made of is gone.
+func (m *model) lost(o *object) {
+	for _, h := range o.holds {
+		if h.kind == sourceKind {
+			m.loosen(h)
+		}
+	}
+}
+
 // slow marks a memory, and those that it holds, as ones that a goroutine may end.
 func (m *model) slow(h *object) {
 	if h.kind != memoryKind {

@@ -152,6 +152,7 @@ func (m *model) settle(o *object) {
 		m.end(o)
 	case sourceKind:
 		m.ended[o.name] = soon
+		m.lost(o)
 	case streamKind:
 		m.streamEnded(o)
 	case gateKind:

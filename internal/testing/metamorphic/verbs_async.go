@@ -160,10 +160,10 @@ func doWaitExport(r *run, o Op) string {
 	switch {
 	case o.arg(0) == "over" && ctx.Err() == nil:
 		return "over"
-	case err == nil || isProducer(err) || is(err, cdevice.ErrReleased) || marker.MatchString(err.Error()):
-		return describe(err)
+	case ctx.Err() != nil:
+		return errorText(err)
 	}
-	return errorText(err)
+	return describe(err)
 }
 
 func drawCancelExport(g *generator) (Op, bool) {

@@ -156,8 +156,14 @@ func (u *pulled) state() string {
 	return text + ", released"
 }
 
+// goesOn reports whether the stream of a consumer is known to go on.
+func goesOn(u *object) bool {
+	c := u.known.(*consumer)
+	return !c.over && !c.source.known.(*flow).unsure
+}
+
 func drawRequest(g *generator) (Op, bool) {
-	u := g.one(given(func(u *object) bool { return !u.known.(*consumer).over }), consumerKind)
+	u := g.one(given(goesOn), consumerKind)
 	if u == nil {
 		return Op{}, false
 	}
@@ -166,7 +172,7 @@ func drawRequest(g *generator) (Op, bool) {
 
 func expectRequest(m *model, o Op) (string, bool) {
 	u := m.get(o.On[0], consumerKind)
-	if u == nil || u.known.(*consumer).over {
+	if u == nil || !goesOn(u) {
 		return "", false
 	}
 	c := u.known.(*consumer)
@@ -230,7 +236,7 @@ func code(n int) string {
 }
 
 func drawCancel(g *generator) (Op, bool) {
-	u := g.one(given(func(u *object) bool { return !u.known.(*consumer).over }), consumerKind)
+	u := g.one(given(goesOn), consumerKind)
 	if u == nil {
 		return Op{}, false
 	}
@@ -240,7 +246,7 @@ func drawCancel(g *generator) (Op, bool) {
 // expectCancel ends a stream. The consumer keeps its tasks.
 func expectCancel(m *model, o Op) (string, bool) {
 	u := m.get(o.On[0], consumerKind)
-	if u == nil || u.known.(*consumer).over {
+	if u == nil || !goesOn(u) {
 		return "", false
 	}
 	c := u.known.(*consumer)
