@@ -95,11 +95,14 @@ func doLet(r *run, o Op) string {
 		return "the reader waits, although its source goes on"
 	}
 	g.read = nil
+	t := r.tables[o.On[1]]
+	if seen == "canceled" && t.refs == 0 {
+		seen = "closed" // the error of the source may come before that of the reader, which the program has released
+	}
 	if seen != "" {
 		return seen
 	}
 	r.pop(o.On[1], true)
-	t := r.tables[o.On[1]]
 	if t.refs == 0 {
 		return "an item"
 	}
