@@ -233,11 +233,23 @@ func doCopyReader(r *run, o Op) string {
 	}
 	to := r.at(place(o.arg(0)))
 	if s, ok := r.values[o.On[0]].(*cdevice.RecordReader); ok {
-		copies, err := s.CopyTo(ctx, to)
+		copies, err := popped(r, o.On[0], s.Map).CopyTo(ctx, to)
 		return r.madeReader(o.Out, copies, err)
 	}
-	copies, err := value[*cdevice.ArrayReader](r, o.On[0]).CopyTo(ctx, to)
+	copies, err := popped(r, o.On[0], value[*cdevice.ArrayReader](r, o.On[0]).Map).CopyTo(ctx, to)
 	return r.madeReader(o.Out, copies, err)
+}
+
+// popped has a reader drop the original of each item that is read from it.
+func popped[R reader, T releaser](r *run, name string, mapped func(func(T) (T, error)) R) R {
+	o := r.originals[name]
+	if o == nil {
+		return r.values[name].(R)
+	}
+	return mapped(func(b T) (T, error) {
+		releaseAll(o.pop())
+		return b, nil
+	})
 }
 
 func drawReaderAsCPU(g *generator) (Op, bool) {
