@@ -10,7 +10,11 @@ func drawProduceMany(g *generator) (Op, bool) {
 	if len(o.Args) > 0 && g.IntN(3) > 0 { // most streams are of batches
 		o.Args[0] = "batch"
 	}
-	o.Args = append([]string{num(2 + g.IntN(4))}, o.Args...)
+	count := 2 + g.IntN(4)
+	if len(o.Args) > 0 && o.arg(6) == "held" {
+		count = 2 // a stream has room for so much work only
+	}
+	o.Args = append([]string{num(count)}, o.Args...)
 	return o, ok
 }
 
