@@ -76,11 +76,11 @@ type model struct {
 type when int
 
 const (
-	soon    when = iota + 1 // its producer is released soon
-	behind                  // its producer is released after the work that is held back, and not before
-	either                  // soon, or after the work that is held back
-	late                    // its producer is released soon, by a goroutine
-	perhaps                 // its producer may have been released
+	soon     when = iota + 1 // its producer is released soon
+	behind                   // its producer is released after the work that is held back, and not before
+	either                   // soon, or after the work that is held back
+	eventual                 // its producer is released soon, by a goroutine
+	perhaps                  // its producer may have been released
 )
 
 func newModel() *model {
@@ -205,7 +205,7 @@ func (m *model) end(o *object) {
 // soon is how the end of a memory is seen that no work uses.
 func (o *object) soon() when {
 	if o.slow {
-		return late
+		return eventual
 	}
 	return soon
 }

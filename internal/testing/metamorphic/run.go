@@ -235,7 +235,7 @@ func (r *run) memories(ended map[string]when, end bool) error {
 			return fmt.Errorf("%s: released before the work that uses it", name)
 		case n == 0 && w == soon && r.machine == nil && r.prefetch == 0:
 			return fmt.Errorf("%s: not released", name)
-		case n == 0 && (w == soon || w == late), n == 0 && end:
+		case n == 0 && (w == soon || w == eventual), n == 0 && end:
 			if !becomes(limit(), func() bool { return p.Ended() > 0 }) {
 				return fmt.Errorf("%s: not released\n%s", name, stacks())
 			}
@@ -252,7 +252,7 @@ func (r *run) memories(ended map[string]when, end bool) error {
 			return fmt.Errorf("%s: released while it is in use", name)
 		case n > 0 && w == behind && r.machine != nil:
 			return fmt.Errorf("%s: released before the work that uses it", name)
-		case n == 0 && (w == soon || w == late || end):
+		case n == 0 && (w == soon || w == eventual || end):
 			if !becomes(limit(), func() bool { return count() > 0 }) {
 				return fmt.Errorf("%s: not released\n%s", name, stacks())
 			}

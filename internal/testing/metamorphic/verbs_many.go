@@ -10,11 +10,10 @@ func drawProduceMany(g *generator) (Op, bool) {
 	if len(o.Args) > 0 && g.IntN(3) > 0 { // most streams are of batches
 		o.Args[0] = "batch"
 	}
-	count := 2 + g.IntN(4)
 	if len(o.Args) > 0 && o.arg(6) == "held" {
-		count = 2 // a stream has room for so much work only
+		o.Args[6] = "event" // a stream has room for so much work only
 	}
-	o.Args = append([]string{num(count)}, o.Args...)
+	o.Args = append([]string{num(2 + g.IntN(4))}, o.Args...)
 	return o, ok
 }
 
