@@ -265,6 +265,7 @@ func (m *model) setCurrent(s *object, it item) {
 // derive adds a source of what f makes of the items of a reader, which is then not read from any more.
 func (m *model) derive(out string, from *object, f func(item) item) *object {
 	base := from.flow()
+	m.behind = true
 	m.taken(from)
 	d := &flow{end: base.end, schema: base.schema, gate: base.gate, blockAt: base.blockAt, derived: true}
 	for _, it := range base.items {

@@ -70,6 +70,7 @@ type model struct {
 	waiting int64    // bytes of memory that wait for it, at least
 	ended   map[string]when
 	stalled map[string]bool
+	behind  bool // goroutines of readers may call the driver, now and from now on
 }
 
 // when is how the end of a memory is seen.

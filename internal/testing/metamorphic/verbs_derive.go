@@ -51,6 +51,7 @@ func expectMap(m *model, o Op) (string, bool) {
 		return "", false
 	}
 	f := s.flow()
+	m.behind = true
 	switch n := o.num(1); {
 	case f.over:
 	case how == "slice":

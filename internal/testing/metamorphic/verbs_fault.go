@@ -29,6 +29,9 @@ func drawReadyBatch(g *generator) (Op, bool) {
 }
 
 func expectReadyBatch(m *model, o Op) (string, bool) {
+	if m.behind { // calls of goroutines would fail
+		return "", false
+	}
 	b := m.get(o.On[0], batchKind)
 	if b == nil || !b.ready() {
 		return "", false

@@ -108,6 +108,7 @@ func expectPush(m *model, o Op) (string, bool) {
 	if producers == nil {
 		return "", false
 	}
+	m.behind = true
 	f := &flow{async: true, inC: true}
 	source := m.addSource(o.Out, f, false)
 	e, n := endOf(pushOf(o), len(producers))

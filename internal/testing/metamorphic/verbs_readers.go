@@ -329,6 +329,7 @@ func expectConcat(m *model, o Op) (string, bool) {
 			return "", false
 		}
 	}
+	m.behind = true
 	f := &flow{end: fails.end()}
 	source := m.addSource(o.Out, f, true)
 	first := *all[0]
