@@ -94,9 +94,6 @@ func troubleText(n int) string { return fmt.Sprintf("trouble %d", n) }
 
 var closedEnd = end{"closed", int(syscall.ECANCELED), ""}
 
-// isReader and its like are conditions of objects.
-func isReader(o *object) bool { return o.kind == readerKind || o.kind == arrayReaderKind }
-
 // flow returns the flow of a reader or a stream.
 func (o *object) flow() *flow { return o.source().known.(*flow) }
 
