@@ -13,6 +13,7 @@ struct foreign_producer;
 struct foreign_node {
   struct foreign_producer* producer;
   struct ArrowArray array; /* a child; the root's is given away */
+  struct ArrowArray made;  /* array as it was made, for the release of one whose members were changed */
   int64_t releases;
 };
 

@@ -29,11 +29,12 @@ void foreign_release_node(struct ArrowArray* a) {
     __atomic_add_fetch(&p->again, 1, __ATOMIC_ACQ_REL);
     return;
   }
-  for (int64_t i = 0; i < a->n_children; i++) {
-    struct ArrowArray* child = a->children[i];
-    if (child->release != NULL) child->release(child);
+  const struct ArrowArray* made = &node->made;
+  for (int64_t i = 0; i < made->n_children; i++) {
+    struct ArrowArray* child = made->children[i];
+    if (child != NULL && child->release != NULL) child->release(child);
   }
-  if (a->dictionary != NULL && a->dictionary->release != NULL) a->dictionary->release(a->dictionary);
+  if (made->dictionary != NULL && made->dictionary->release != NULL) made->dictionary->release(made->dictionary);
   a->release = NULL;
   if (__atomic_sub_fetch(&p->live, 1, __ATOMIC_ACQ_REL) == 0) end(p);
 }

@@ -69,6 +69,9 @@ func New(data arrow.ArrayData, at Place) (*Producer, error) {
 		p.Free()
 		return nil, err
 	}
+	for i := range all {
+		all[i].made = all[i].array
+	}
 	return p, nil
 }
 
