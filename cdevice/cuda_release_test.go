@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -366,4 +367,35 @@ func TestGPUPlainReleaseWaitsForNoDevice(t *testing.T) {
 		open()
 	}
 	require.NoError(t, gpu.Flush(background))
+}
+
+// A copy of a combined batch may be the last to read the memory of one of its arrays. Where another reference to that ends later, on a thread
+// that has waited for nothing, the program is told all the same that the work is done.
+func TestMemoryOfCombinedArraysEndsAfterTheirCopies(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{PageableAsync: true})
+	gpu := m.GPUs[0]
+	first, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, "[1, 2, 3]"), device.CPUDevice())
+	require.NoError(t, err)
+	defer first.Release()
+	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "b", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
+	for range 20 {
+		managed, err := gpu.Managed().Allocate(background, 24, nil)
+		require.NoError(t, err)
+		m.HostWrite(managed.Ptr(), 24)
+		second, err := cdevice.NewArray(device.CPUDevice(), arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 3, Buffers: []device.Ptr{0, managed.Ptr()}},
+			cdevice.Lifetime{Release: func() {
+				m.HostWrite(managed.Ptr(), 24)
+				assert.NoError(t, managed.FreeAfter(nil))
+			}})
+		require.NoError(t, err)
+		b, err := cdevice.RecordBatchFromArrays(s, first, second)
+		require.NoError(t, err)
+		there, err := b.CopyTo(background, gpu)
+		require.NoError(t, err)
+		b.Release()
+		time.Sleep(time.Millisecond) // so that the reference of the copy has ended, mostly
+		second.Release()
+		there.Release()
+	}
 }
