@@ -1,0 +1,257 @@
+package metamorphic
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdata"
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
+)
+
+// Imports of structs in which one member is wrong.
+
+func init() {
+	register(&verb{name: "import wrong", weight: 8, draw: drawWrong, expect: expectWrong, do: doWrong})
+}
+
+// structs is what a fault changes: the C structs of a producer, in memory of C.
+type structs struct {
+	table
+	root    *cdevice.CArrowDeviceArray
+	child   *cdevice.CArrowDeviceArray // the first one: only its member Array exists
+	undo    func()                     // after the import, before what was not released is
+	release []*cdevice.CArrowDeviceArray
+}
+
+// fault is a member of a struct that is wrong.
+type fault struct {
+	field    string // that the error names, after that of the root
+	released bool   // the error is ErrReleased
+	fits     func(t table) bool
+	spoil    func(s *structs)
+}
+
+func always(table) bool { return true }
+
+func hasColumns(t table) bool { return t.batch && len(t.types) > 0 }
+
+func hasRows(t table) bool { return hasColumns(t) && t.rows > 0 }
+
+// isFixed reports whether the first column has a bitmap and values of a fixed width.
+func isFixed(t table) bool {
+	if !hasRows(t) {
+		return false
+	}
+	dt, ok := caseOf(t.types[0]).Type.(arrow.FixedWidthDataType)
+	return ok && !arrow.IsNested(dt.ID()) && dt.ID() != arrow.DICTIONARY && dt.ID() != arrow.EXTENSION && dt.ID() != arrow.NULL
+}
+
+func isDictionary(t table) bool {
+	return hasColumns(t) && caseOf(t.types[0]).Type.ID() == arrow.DICTIONARY
+}
+
+// faults are by name.
+var faults = map[string]fault{
+	"length":           {field: "length", fits: always, spoil: func(s *structs) { s.root.Array.Length = -1 }},
+	"offset":           {field: "offset", fits: always, spoil: func(s *structs) { s.root.Array.Offset = -1 }},
+	"offset too large": {field: "offset", fits: func(t table) bool { return t.rows > 0 }, spoil: func(s *structs) { s.root.Array.Offset = math.MaxInt64 }},
+	"nulls":            {field: "null_count", fits: func(t table) bool { return t.batch }, spoil: func(s *structs) { s.root.Array.NullCount = 1 }},
+	"too many nulls":   {field: "null_count", fits: always, spoil: func(s *structs) { s.root.Array.NullCount = s.root.Array.Length + 1 }},
+	"buffers":          {field: "n_buffers", fits: func(t table) bool { return t.batch }, spoil: func(s *structs) { s.root.Array.NBuffers = 2 }},
+	"negative buffers": {field: "n_buffers", fits: always, spoil: func(s *structs) { s.root.Array.NBuffers = -1 }},
+	"no pointers":      {field: "buffers", fits: func(t table) bool { return t.batch }, spoil: func(s *structs) { s.root.Array.Buffers = 0 }},
+	"odd pointers":     {field: "buffers", fits: func(t table) bool { return t.batch }, spoil: func(s *structs) { s.root.Array.Buffers++ }},
+	"children":         {field: "n_children", fits: func(t table) bool { return t.batch }, spoil: func(s *structs) { s.root.Array.NChildren++ }},
+	"no children":      {field: "children", fits: hasColumns, spoil: func(s *structs) { s.root.Array.Children = 0 }},
+	"dictionary":       {field: "dictionary", fits: hasColumns, spoil: func(s *structs) { s.root.Array.Dictionary = s.root.Array.Children }},
+	"released": {field: "release", released: true, fits: always, spoil: func(s *structs) {
+		release := s.root.Array.Release
+		s.root.Array.Release = 0
+		s.undo = func() { s.root.Array.Release = release }
+		s.release = append(s.release, s.root)
+	}},
+	"child": {field: "children[0].pointer", fits: hasColumns, spoil: func(s *structs) {
+		*(*uintptr)(pointerAt(s.root.Array.Children)) = 0
+		s.release = append(s.release, s.child)
+	}},
+	"released child": {field: "children[0].release", released: true, fits: hasColumns, spoil: func(s *structs) {
+		release := s.child.Array.Release
+		s.child.Array.Release = 0
+		s.undo = func() { s.child.Array.Release = release }
+		s.release = append(s.release, s.child)
+	}},
+	"short child":             {field: "children[0].length", fits: hasRows, spoil: func(s *structs) { s.child.Array.Length = s.root.Array.Offset + s.root.Array.Length - 1 }},
+	"negative child":          {field: "children[0].length", fits: hasColumns, spoil: func(s *structs) { s.child.Array.Length = math.MinInt64 }},
+	"offset of a child":       {field: "children[0].offset", fits: hasColumns, spoil: func(s *structs) { s.child.Array.Offset = -7 }},
+	"nulls of a child":        {field: "children[0].null_count", fits: hasColumns, spoil: func(s *structs) { s.child.Array.NullCount = -2 }},
+	"many nulls of a child":   {field: "children[0].null_count", fits: hasColumns, spoil: func(s *structs) { s.child.Array.NullCount = math.MaxInt64 }},
+	"nulls without a bitmap":  {field: "children[0].buffers[0]", fits: isFixed, spoil: func(s *structs) { s.child.Array.NullCount = 1; s.setBuffer(0, 0) }},
+	"values":                  {field: "children[0].buffers[1]", fits: isFixed, spoil: func(s *structs) { s.setBuffer(1, 0) }},
+	"buffers of a child":      {field: "children[0].n_buffers", fits: hasColumns, spoil: func(s *structs) { s.child.Array.NBuffers = -3 }},
+	"more buffers of a child": {field: "children[0].n_buffers", fits: isFixed, spoil: func(s *structs) { s.child.Array.NBuffers++ }},
+	"pointers of a child":     {field: "children[0].buffers", fits: isFixed, spoil: func(s *structs) { s.child.Array.Buffers = 0 }},
+	"children of a child":     {field: "children[0].n_children", fits: hasColumns, spoil: func(s *structs) { s.child.Array.NChildren++ }},
+	"values of a dictionary":  {field: "children[0].dictionary", fits: isDictionary, spoil: func(s *structs) { s.child.Array.Dictionary = 0 }},
+	"a dictionary of none":    {field: "children[0].dictionary", fits: isFixed, spoil: func(s *structs) { s.child.Array.Dictionary = s.root.Array.Children }},
+	"schema of more": {field: "n_children", fits: hasColumns, spoil: func(s *structs) {
+		s.table = s.table.append(s.table.pick(0))
+	}},
+	// Of a device.
+	"type of a device":     {field: "ArrowDeviceArray.device_type", fits: always, spoil: func(s *structs) { s.root.DeviceType = -1 }},
+	"no type of a device":  {field: "ArrowDeviceArray.device_type", fits: always, spoil: func(s *structs) { s.root.DeviceType = 0 }},
+	"number of a device":   {field: "ArrowDeviceArray.device_id", fits: always, spoil: func(s *structs) { s.root.DeviceID = -9 }},
+	"number of the CPU":    {field: "ArrowDeviceArray.device_id", fits: always, spoil: func(s *structs) { s.root.DeviceType, s.root.DeviceID = 1, 3 }},
+	"event of the CPU":     {field: "ArrowDeviceArray.sync_event", fits: isFixed, spoil: func(s *structs) { s.root.DeviceType, s.root.DeviceID, s.root.SyncEvent = 1, -1, s.root.Array.Children }},
+	"address of an event":  {field: "ArrowDeviceArray.sync_event", fits: always, spoil: func(s *structs) { s.root.DeviceType, s.root.DeviceID, s.root.SyncEvent = 2, 0, s.root.Array.Buffers+1 }},
+	"exchanged addresses":  {field: "", fits: hasColumns, spoil: func(*structs) {}},
+	"schema that is ended": {field: "ArrowSchema.release", released: true, fits: always, spoil: func(*structs) {}},
+}
+
+func pointerAt(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
+
+func (s *structs) setBuffer(i int, address uintptr) {
+	unsafe.Slice((*uintptr)(pointerAt(s.child.Array.Buffers)), s.child.Array.NBuffers)[i] = address
+}
+
+// faultNames are sorted.
+var faultNames = slices.Sorted(maps.Keys(faults))
+
+func drawWrong(g *generator) (Op, bool) {
+	at := []place{home, cpu}[g.IntN(2)]
+	how := "device"
+	if at == cpu {
+		how = []string{"device", "plain", "cdata"}[g.IntN(3)]
+	}
+	return Op{Out: g.name(memoryKind), Args: append(g.spec(), string(at), how, []string{"c", "known"}[g.IntN(2)], faultNames[g.IntN(len(faultNames))])}, true
+}
+
+// expectWrong: the struct is released at once, the schema too.
+func expectWrong(m *model, o Op) (string, bool) {
+	s, how, known, name := specOf(o), o.arg(6), o.arg(7) == "known", o.arg(8)
+	f, ok := faults[name]
+	t := s.table()
+	ofDevice := strings.HasPrefix(f.field, "ArrowDeviceArray.")
+	ofSchema := name == "exchanged addresses" || name == "schema that is ended"
+	switch {
+	case !ok || len(t.types) == 0 || !f.fits(t), ofDevice && how != "device", ofSchema && known,
+		name == "exchanged addresses" && how == "device", how == "cdata" && t.hasExtensions():
+		return "", false
+	}
+	memory := m.add(o.Out, memoryKind, object{})
+	memory.refs = 0
+	m.ended[o.Out] = soon
+	field := f.field
+	switch {
+	case name == "exchanged addresses":
+		field = "ArrowArray"
+	case ofDevice || ofSchema:
+	case how == "device":
+		field = "ArrowDeviceArray.array." + field
+	default:
+		field = "ArrowArray." + field
+	}
+	if f.released {
+		return failed("ErrReleased") + " of " + field, true
+	}
+	return failed("ErrInvalid") + " of " + field, true
+}
+
+func doWrong(r *run, o Op) string {
+	s, name := specOf(o), o.arg(8)
+	p, err := r.produce(s, place(o.arg(5)), "")
+	if err != nil {
+		return err.Error()
+	}
+	r.producers[o.Out] = p
+	c := &structs{table: s.table(), root: p.Device()}
+	if c.batch {
+		c.child = cdevice.DeviceArrayFromPtr(*(*uintptr)(pointerAt(c.root.Array.Children)))
+	}
+	faults[name].spoil(c)
+	schema := r.producerSchema(p, c.table, o.arg(7))
+	if name == "schema that is ended" {
+		cdata.ReleaseCArrowSchema(schema)
+	}
+	err = r.importWrong(c, schema, o)
+	if c.undo != nil {
+		c.undo()
+	}
+	for _, left := range c.release {
+		must(foreign.Release(foreign.ArrayOf(left), foreign.Here))
+	}
+	if name == "exchanged addresses" {
+		must(foreign.Release(foreign.ArrayOf(c.root), foreign.Here))
+		cdata.ReleaseCArrowSchema(schema)
+	}
+	var wrong *cdevice.FieldError
+	if !errors.As(err, &wrong) {
+		return fmt.Sprintf("no error about a field: %v", err)
+	}
+	if r.isSame(wrong) {
+		r.note("%v", err)
+	}
+	return errorText(err) + " of " + wrong.Field
+}
+
+// isSame reports whether an error is the same in all worlds: it has neither an address nor a device.
+func (r *run) isSame(e *cdevice.FieldError) bool {
+	text := e.Error()
+	return !strings.Contains(text, "0x") && !strings.Contains(text, "device_") && !strings.Contains(text, "sync_event")
+}
+
+// importWrong imports a struct, whose error names no device.
+func (r *run) importWrong(c *structs, schema *cdata.CArrowSchema, o Op) error {
+	a := foreign.ArrayOf(c.root)
+	if o.arg(8) == "exchanged addresses" {
+		a, schema = (*cdata.CArrowArray)(unsafe.Pointer(schema)), (*cdata.CArrowSchema)(unsafe.Pointer(a))
+	}
+	known := c.schema()
+	dt := caseOf(c.types[0]).Type
+	var err error
+	switch how := o.arg(6); {
+	case how == "cdata" && c.batch && schema != nil:
+		_, err = cdata.ImportCRecordBatch(a, schema)
+	case how == "cdata" && c.batch:
+		_, err = cdata.ImportCRecordBatchWithSchema(a, known)
+	case how == "cdata" && schema != nil:
+		_, _, err = cdata.ImportCArray(a, schema)
+	case how == "cdata":
+		_, err = cdata.ImportCArrayWithType(a, dt)
+	case how == "plain":
+		err = importWith(a, schema, known, dt, c.batch)
+	default:
+		err = importWith(c.root, schema, known, dt, c.batch, cdevice.WithDevice(r.deviceOf(c.root, place(o.arg(5)))))
+	}
+	return err
+}
+
+// deviceOf is the device that the struct names, or that of the place.
+func (r *run) deviceOf(c *cdevice.CArrowDeviceArray, p place) device.Device {
+	if c.DeviceType == int32(device.CPU) {
+		return device.CPUDevice()
+	}
+	return r.at(p)
+}
+
+func importWith[S cdevice.ArrayStruct](a *S, schema *cdata.CArrowSchema, known *arrow.Schema, dt arrow.DataType, batch bool, opts ...cdevice.ImportOption) (err error) {
+	switch {
+	case batch && schema != nil:
+		_, err = cdevice.ImportRecordBatch(a, schema, opts...)
+	case batch:
+		_, err = cdevice.ImportRecordBatchWithSchema(a, known, opts...)
+	case schema != nil:
+		_, err = cdevice.ImportArray(a, schema, opts...)
+	default:
+		_, err = cdevice.ImportArrayWithType(a, dt, opts...)
+	}
+	return err
+}
