@@ -53,6 +53,7 @@ type owner struct {
 	program  bool  // the program has allocated it, and releases it
 	deferred bool  // of a device: it ends after all work of that, if it is the program's; a copy, and arrow-go's, once exported
 	exported bool  // in a device struct, or used on a stream that is closed
+	device   bool  // it ends after all work of its device
 	size     int64 // bytes that count as waiting, at least
 	slow     bool  // a goroutine may end it
 }
@@ -186,7 +187,7 @@ func (m *model) end(o *object) {
 	case o.slow:
 		m.ended[o.name] = either
 		return
-	case o.used || o.program && o.deferred:
+	case o.used || o.device || o.program && o.deferred:
 		m.ended[o.name] = behind
 	case o.exported:
 		m.ended[o.name] = either
@@ -198,7 +199,7 @@ func (m *model) end(o *object) {
 		return
 	}
 	for _, h := range o.holds {
-		h.used, h.exported = h.used || o.used, h.exported || o.exported
+		h.used, h.exported = h.used || o.used || o.device, h.exported || o.exported
 		h.size = 0 // it waits in the size of o
 	}
 }

@@ -86,6 +86,11 @@ func (t table) hasExtensions() bool {
 	return slices.ContainsFunc(t.types, func(name string) bool { return caseOf(name).Type.ID() == arrow.EXTENSION })
 }
 
+// isJoint reports whether an object has columns of several memories.
+func (o *object) isJoint() bool {
+	return slices.ContainsFunc(o.holds, func(h *object) bool { return len(h.holds) > 0 })
+}
+
 func isOnCPU(o *object) bool { return o.at == cpu }
 
 func hasNoExtensions(o *object) bool { return !o.hasExtensions() }
@@ -153,7 +158,7 @@ func expectCDataExport(m *model, o Op) (string, bool) {
 func doCDataExport(r *run, o Op) string {
 	b := r.tables[o.On[0]]
 	l := r.library(b.table)
-	if len(b.holds) > 1 {
+	if b.isJoint() {
 		l = ownLibrary
 	}
 	x := foreign.NewArray()
@@ -273,7 +278,7 @@ func drawRecordColumn(g *generator) (Op, bool) {
 
 func expectRecordColumn(m *model, o Op) (string, bool) {
 	b := m.get(o.On[0], recordKind)
-	if b == nil || !b.batch || o.num(0) >= len(b.types) || !b.hasBuffers() || len(b.holds) > 1 {
+	if b == nil || !b.batch || o.num(0) >= len(b.types) || !b.hasBuffers() {
 		return "", false
 	}
 	m.add(o.Out, recordKind, object{table: b.column(o.num(0)), at: b.at}, b.holds...)

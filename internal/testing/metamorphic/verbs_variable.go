@@ -107,7 +107,7 @@ func expectWrapByVariable(m *model, o Op) (string, bool) {
 	if !s.batch {
 		return "", false
 	}
-	m.add(o.Out, batchKind, object{table: s.table(), at: cpu})
+	m.owned(m.add(o.Out, batchKind, object{table: s.table(), at: cpu}))
 	return "ok", true
 }
 
