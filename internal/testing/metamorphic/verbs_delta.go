@@ -1,0 +1,243 @@
+package metamorphic
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/flight"
+)
+
+// Operations of streams of Arrow Flight whose dictionaries grow, by a delta that may be broken: the batch before it keeps its values.
+
+func init() {
+	register(&verb{name: "flight delta", weight: 2, draw: drawDelta, expect: expectDelta, do: doDelta})
+}
+
+// deltas are the kinds of deltas: the values of the dictionary, what is done to the delta, and how many batches arrive.
+var deltas = map[string]struct {
+	values  func() arrow.Array
+	of      int // the message of the dictionary
+	spoil   func(m *arrowflight.FlightData)
+	batches int
+	other   string // the sentinel of its error, instead of ErrInvalid
+}{
+	"good":                {words, 1, func(*arrowflight.FlightData) {}, 2, ""},
+	"good and long":       {longWords, 1, func(*arrowflight.FlightData) {}, 2, ""},
+	"offset too large":    {words, 1, putOffsets(4, 0, 1, 1<<30), 1, ""},
+	"offset below zero":   {words, 1, putOffsets(4, -1<<30, 1, 2), 1, ""},
+	"offsets backwards":   {words, 1, putOffsets(4, 0, 2, 1), 1, ""},
+	"large offset":        {longWords, 1, putOffsets(8, 0, 1, 1<<40), 1, ""},
+	"large offset below":  {longWords, 1, putOffsets(8, -1<<40, 1, 2), 1, ""},
+	"short":               {words, 1, func(m *arrowflight.FlightData) { m.DataBody = m.DataBody[:8] }, 1, ""},
+	"too many elements":   {lists, 1, func(*arrowflight.FlightData) {}, 1, ""},
+	"of inner dictionary": {inner, 2, func(*arrowflight.FlightData) {}, 1, "ErrNotImplemented"},
+}
+
+func fromText(dt arrow.DataType, text string) arrow.Array {
+	arr, _, err := array.FromJSON(memory.DefaultAllocator, dt, bytes.NewReader([]byte(text)))
+	must(err)
+	return arr
+}
+
+func words() arrow.Array     { return fromText(arrow.BinaryTypes.String, `["a", "b"]`) }
+func longWords() arrow.Array { return fromText(arrow.BinaryTypes.LargeString, `["a", "b"]`) }
+
+// lists are two lists of nulls, of which there cannot be twice as many.
+func lists() arrow.Array {
+	const most = math.MaxInt32
+	offsets := memory.NewBufferBytes(offsetsOf(4, 0, most, most))
+	nulls := array.NewNull(most)
+	defer nulls.Release()
+	d := array.NewData(arrow.ListOf(arrow.Null), 2, []*memory.Buffer{nil, offsets}, []arrow.ArrayData{nulls.Data()}, 0, 0)
+	defer d.Release()
+	return array.NewListData(d)
+}
+
+// inner are structs of a dictionary.
+func inner() arrow.Array {
+	column := indexed(words())
+	defer column.Release()
+	s, err := array.NewStructArray([]arrow.Array{column}, []string{"f"})
+	must(err)
+	return s
+}
+
+// indexed is a column with each of two values, which it takes.
+func indexed(values arrow.Array) arrow.Array {
+	defer values.Release()
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}
+	indices := fromText(dt.IndexType, "[0, 1]")
+	defer indices.Release()
+	return array.NewDictionaryArray(dt, indices, values)
+}
+
+func offsetsOf(width int, values ...int64) (b []byte) {
+	for _, v := range values {
+		b = append(b, binary.LittleEndian.AppendUint64(nil, uint64(v))[:width]...)
+	}
+	return b
+}
+
+// putOffsets replaces the offsets 0, 1, 2.
+func putOffsets(width int, values ...int64) func(m *arrowflight.FlightData) {
+	return func(m *arrowflight.FlightData) {
+		m.DataBody = bytes.Replace(m.DataBody, offsetsOf(width, 0, 1, 2), offsetsOf(width, values...), 1)
+	}
+}
+
+// recorder keeps the messages that a writer sends.
+type recorder struct{ messages []*arrowflight.FlightData }
+
+// Send keeps a message.
+func (r *recorder) Send(m *arrowflight.FlightData) error {
+	r.messages = append(r.messages, &arrowflight.FlightData{DataHeader: bytes.Clone(m.DataHeader), DataBody: bytes.Clone(m.DataBody)})
+	return nil
+}
+
+// deltaOf is the message of a dictionary as one of a delta to the dictionary 0: another header before the fields of the values.
+func deltaOf(m *arrowflight.FlightData) *arrowflight.FlightData {
+	u32 := func(at int) int { return int(int32(binary.LittleEndian.Uint32(m.DataHeader[at:]))) }
+	follow := func(table, slot int) int {
+		field := table + int(binary.LittleEndian.Uint16(m.DataHeader[table-u32(table)+4+2*slot:]))
+		return field + u32(field)
+	}
+	header := []byte{
+		16, 0, 0, 0, // where the message is
+		10, 0, 12, 0, 0, 0, 8, 0, 4, 0, 0, 0, // at 4, its fields: no version, the type, the header
+		12, 0, 0, 0, 24, 0, 0, 0, 2, 0, 0, 0, // at 16, the message
+		10, 0, 20, 0, 12, 0, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0, // at 28, the fields of the header: the id, the data, whether it is a delta
+		16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // at 44, the header
+	}
+	data := follow(follow(u32(0), 2), 1)
+	binary.LittleEndian.PutUint32(header[48:], uint32(len(header)+data-48))
+	return &arrowflight.FlightData{DataHeader: append(header, m.DataHeader...), DataBody: bytes.Clone(m.DataBody)}
+}
+
+var deltaNames = slices.Sorted(func(yield func(string) bool) {
+	for name := range deltas {
+		if !yield(name) {
+			return
+		}
+	}
+})
+
+func drawDelta(g *generator) (Op, bool) {
+	return Op{Args: []string{deltaNames[g.IntN(len(deltaNames))], []string{"view", "retain"}[g.IntN(2)]}}, true
+}
+
+func expectDelta(_ *model, o Op) (string, bool) {
+	d, ok := deltas[o.arg(0)]
+	if !ok {
+		return "", false
+	}
+	end := failed(cmp.Or(d.other, "ErrInvalid"))
+	if d.batches == 2 {
+		end = "ok"
+	}
+	return fmt.Sprintf("%d batches as they were, %s", d.batches, end), true
+}
+
+// doDelta receives a batch, the delta and the batch again, and reads what has arrived as it comes and after the end.
+func doDelta(r *run, o Op) string {
+	d := deltas[o.arg(0)]
+	column := indexed(d.values())
+	defer column.Release()
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c0", Type: column.DataType(), Nullable: true}}, nil), []arrow.Array{column}, 2)
+	defer rec.Release()
+	var sent recorder
+	w := arrowflight.NewRecordWriter(&sent, ipc.WithSchema(rec.Schema()))
+	must(w.Write(rec))
+	must(w.Close())
+	delta := deltaOf(sent.messages[d.of])
+	d.spoil(delta)
+	batch := sent.messages[len(sent.messages)-1]
+	messages := append(sent.messages, delta, batch)
+
+	server := &flightServer{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		for _, m := range messages {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	client, stop, err := server.serve()
+	if err != nil {
+		return err.Error()
+	}
+	defer stop()
+	from, err := flight.DoGet(background, client, &arrowflight.Ticket{}, flight.WithPrefetch(0))
+	if err != nil {
+		return err.Error()
+	}
+	defer from.Release()
+	return keepAll(from, o.arg(1) == "view")
+}
+
+// keepAll reads the batches of a stream, which it holds until the end, and again then.
+func keepAll(from *cdevice.RecordReader, views bool) string {
+	var recs []arrow.RecordBatch
+	var batches []*cdevice.RecordBatch
+	var texts []string
+	var end error
+	for b, err := range from.All() {
+		if end = err; err != nil {
+			break
+		}
+		rec, err := b.HostView(background)
+		if err != nil {
+			return err.Error()
+		}
+		texts = append(texts, shortText(rec.Column(0)))
+		if views {
+			recs = append(recs, rec)
+			continue
+		}
+		rec.Release()
+		b.Retain()
+		batches = append(batches, b)
+	}
+	runtime.GC()
+	for _, b := range batches {
+		rec, err := b.HostView(background)
+		if err != nil {
+			return err.Error()
+		}
+		recs = append(recs, rec)
+	}
+	for i, rec := range recs {
+		if got := shortText(rec.Column(0)); got != texts[i] {
+			return fmt.Sprintf("batch %d is %s afterwards, and was %s", i, got, texts[i])
+		}
+		rec.Release()
+	}
+	for _, b := range batches {
+		b.Release()
+	}
+	return fmt.Sprintf("%d batches as they were, %s", len(recs), errorText(end))
+}
+
+// shortText is what is in dictionaries: not the elements of lists, which are many.
+func shortText(arr arrow.Array) string {
+	switch a := arr.(type) {
+	case *array.Dictionary:
+		return fmt.Sprint(a.GetValueIndex(0), a.GetValueIndex(1), " of ", shortText(a.Dictionary()))
+	case *array.Struct:
+		return "a struct of " + shortText(a.Field(0))
+	case *array.List:
+		return fmt.Sprint("lists to ", a.Offsets())
+	}
+	return fmt.Sprint(valuesOf(arr))
+}
