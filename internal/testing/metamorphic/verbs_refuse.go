@@ -37,7 +37,10 @@ var refusals = map[string]struct {
 	"select":                {call: func(_ *run, b *cdevice.RecordBatch, _ table) error { return second(b.Select(0, b.NumCols())) }},
 	"select below zero":     {call: func(_ *run, b *cdevice.RecordBatch, _ table) error { return second(b.Select(-1)) }},
 	"a name":                {call: func(_ *run, b *cdevice.RecordBatch, _ table) error { return second(b.ColumnIndex("no such column")) }, other: arrow.ErrKey},
-	"view": {call: func(_ *run, b *cdevice.RecordBatch, _ table) error {
+	"view": {bare: true, call: func(r *run, b *cdevice.RecordBatch, _ table) error {
+		if !r.accessible(b.DeviceID()) { // which comes first
+			return second(b.Slice(-1, 0))
+		}
 		return second(b.ColumnView(background, b.NumCols()))
 	}},
 	"a view without ctx":    {call: func(_ *run, b *cdevice.RecordBatch, _ table) error { return second(b.HostView(noContext)) }},
