@@ -14,7 +14,7 @@ func TestOperationsAreDrawn(t *testing.T) {
 		for _, o := range Generate(seed, 60).Ops {
 			drawn[o.Verb]++
 			if o.Verb == "import wrong" {
-				spoiled[o.arg(8)]++
+				spoiled[o.arg(6)]++
 			}
 		}
 	}

@@ -126,62 +126,97 @@ func (s *structs) setBuffer(i int, address uintptr) {
 var faultNames = slices.Sorted(maps.Keys(faults))
 
 func drawWrong(g *generator) (Op, bool) {
-	at := []place{home, cpu}[g.IntN(2)]
-	how := "device"
-	if at == cpu {
-		how = []string{"device", "plain", "cdata"}[g.IntN(3)]
-	}
-	return Op{Out: g.name(memoryKind), Args: append(g.spec(), string(at), how, []string{"c", "known"}[g.IntN(2)], faultNames[g.IntN(len(faultNames))])}, true
+	return Op{Out: g.name(memoryKind), Args: append(g.spec(), string([]place{home, cpu}[g.IntN(2)]), faultNames[g.IntN(len(faultNames))])}, true
 }
 
-// expectWrong: the struct is released at once, the schema too.
-func expectWrong(m *model, o Op) (string, bool) {
-	s, how, known, name := specOf(o), o.arg(6), o.arg(7) == "known", o.arg(8)
+// way is a function that imports a struct.
+type way struct {
+	how    string // device, plain or cdata
+	schema bool   // it takes a schema of C
+}
+
+// waysOf are the functions that find the fault in a struct of the table.
+func waysOf(name string, t table, p place) (all []way) {
 	f, ok := faults[name]
-	t := s.table()
-	ofDevice := strings.HasPrefix(f.field, "ArrowDeviceArray.")
-	ofSchema := name == "exchanged addresses" || name == "schema that is ended"
-	switch {
-	case !ok || len(t.types) == 0 || !f.fits(t), ofDevice && how != "device", ofSchema && known,
-		name == "exchanged addresses" && how == "device", how == "cdata" && t.hasExtensions():
-		return "", false
+	if !ok || len(t.types) == 0 || !f.fits(t) {
+		return nil
 	}
-	memory := m.add(o.Out, memoryKind, object{})
-	memory.refs = 0
-	m.ended[o.Out] = soon
+	ofSchema := name == "exchanged addresses" || name == "schema that is ended"
+	for _, how := range []string{"device", "plain", "cdata"} {
+		for _, schema := range []bool{true, false} {
+			switch {
+			case how != "device" && p != cpu, strings.HasPrefix(f.field, "ArrowDeviceArray.") && how != "device", ofSchema && !schema:
+			case name == "exchanged addresses" && how == "device", how == "cdata" && t.hasExtensions():
+			default:
+				all = append(all, way{how, schema})
+			}
+		}
+	}
+	return all
+}
+
+// refusal is what an import says of the fault.
+func (w way) refusal(name string) string {
+	f := faults[name]
 	field := f.field
 	switch {
 	case name == "exchanged addresses":
 		field = "ArrowArray"
-	case ofDevice || ofSchema:
-	case how == "device":
+	case strings.HasPrefix(field, "ArrowDeviceArray.") || strings.HasPrefix(field, "ArrowSchema."):
+	case w.how == "device":
 		field = "ArrowDeviceArray.array." + field
 	default:
 		field = "ArrowArray." + field
 	}
 	if f.released {
-		return failed("ErrReleased") + " of " + field, true
+		return failed("ErrReleased") + " of " + field
 	}
-	return failed("ErrInvalid") + " of " + field, true
+	return failed("ErrInvalid") + " of " + field
 }
 
-func doWrong(r *run, o Op) string {
-	s, name := specOf(o), o.arg(8)
-	p, err := r.produce(s, place(o.arg(5)), "")
-	if err != nil {
-		return err.Error()
+// expectWrong: each struct is released at once, and its schema.
+func expectWrong(m *model, o Op) (string, bool) {
+	var text []string
+	for i, w := range waysOf(o.arg(6), specOf(o).table(), place(o.arg(5))) {
+		memory := m.add(wrongMemory(o, i), memoryKind, object{})
+		memory.refs = 0
+		m.ended[memory.name] = soon
+		text = append(text, w.refusal(o.arg(6)))
 	}
-	r.producers[o.Out] = p
-	c := &structs{table: s.table(), root: p.Device()}
+	return strings.Join(text, "\n"), text != nil
+}
+
+func wrongMemory(o Op, i int) string { return fmt.Sprintf("%s.%d", o.Out, i) }
+
+// doWrong imports a struct of its own in each way.
+func doWrong(r *run, o Op) string {
+	var text []string
+	for i, w := range waysOf(o.arg(6), specOf(o).table(), place(o.arg(5))) {
+		p, err := r.produce(specOf(o), place(o.arg(5)), "")
+		if err != nil {
+			return err.Error()
+		}
+		r.producers[wrongMemory(o, i)] = p
+		text = append(text, r.wrong(o, p, w))
+	}
+	return strings.Join(text, "\n")
+}
+
+func (r *run) wrong(o Op, p *foreign.Producer, w way) string {
+	name := o.arg(6)
+	c := &structs{table: specOf(o).table(), root: p.Device()}
 	if c.batch {
 		c.child = cdevice.DeviceArrayFromPtr(*(*uintptr)(pointerAt(c.root.Array.Children)))
 	}
 	faults[name].spoil(c)
-	schema := r.producerSchema(p, c.table, o.arg(7))
+	var schema *cdata.CArrowSchema
+	if w.schema {
+		schema = r.producerSchema(p, c.table, "c")
+	}
 	if name == "schema that is ended" {
 		cdata.ReleaseCArrowSchema(schema)
 	}
-	err = r.importWrong(c, schema, o)
+	err := r.importWrong(c, schema, w, o)
 	if c.undo != nil {
 		c.undo()
 	}
@@ -196,28 +231,28 @@ func doWrong(r *run, o Op) string {
 	if !errors.As(err, &wrong) {
 		return fmt.Sprintf("no error about a field: %v", err)
 	}
-	if r.isSame(wrong) {
+	if isSame(wrong) {
 		r.note("%v", err)
 	}
 	return errorText(err) + " of " + wrong.Field
 }
 
 // isSame reports whether an error is the same in all worlds: it has neither an address nor a device.
-func (r *run) isSame(e *cdevice.FieldError) bool {
+func isSame(e *cdevice.FieldError) bool {
 	text := e.Error()
 	return !strings.Contains(text, "0x") && !strings.Contains(text, "device_") && !strings.Contains(text, "sync_event")
 }
 
 // importWrong imports a struct, whose error names no device.
-func (r *run) importWrong(c *structs, schema *cdata.CArrowSchema, o Op) error {
+func (r *run) importWrong(c *structs, schema *cdata.CArrowSchema, w way, o Op) error {
 	a := foreign.ArrayOf(c.root)
-	if o.arg(8) == "exchanged addresses" {
+	if o.arg(6) == "exchanged addresses" {
 		a, schema = (*cdata.CArrowArray)(unsafe.Pointer(schema)), (*cdata.CArrowSchema)(unsafe.Pointer(a))
 	}
 	known := c.schema()
 	dt := caseOf(c.types[0]).Type
 	var err error
-	switch how := o.arg(6); {
+	switch how := w.how; {
 	case how == "cdata" && c.batch && schema != nil:
 		_, err = cdata.ImportCRecordBatch(a, schema)
 	case how == "cdata" && c.batch:

@@ -17,6 +17,7 @@ import (
 
 func init() {
 	register(
+		&verb{name: "record", weight: 3, draw: drawRecord, expect: expectRecord, do: doRecord},
 		&verb{name: "cdata import", weight: 7, draw: drawCDataImport, expect: expectCDataImport, do: doCDataImport},
 		&verb{name: "cdata export", weight: 6, draw: drawCDataExport, expect: expectCDataExport, do: doCDataExport},
 		&verb{name: "cdata schema", weight: 1, draw: drawCDataSchema, expect: expectCDataSchema, do: doCDataSchema},
@@ -94,6 +95,32 @@ func (o *object) isJoint() bool {
 func isOnCPU(o *object) bool { return o.at == cpu }
 
 func hasNoExtensions(o *object) bool { return !o.hasExtensions() }
+
+func drawRecord(g *generator) (Op, bool) {
+	return Op{Out: g.name(recordKind), Args: g.spec()}, true
+}
+
+func expectRecord(m *model, o Op) (string, bool) {
+	s := specOf(o)
+	if len(s.types) == 0 {
+		return "", false
+	}
+	m.add(o.Out, recordKind, object{table: s.table(), at: cpu})
+	return "ok", true
+}
+
+// doRecord makes a record batch or an array in memory of Go.
+func doRecord(r *run, o Op) string {
+	s := specOf(o)
+	arr := data(r.goMemory(), s.types, s.offset, s.rows, s.seed, s.batch)
+	if !s.batch {
+		r.values[o.Out] = arr
+		return "ok"
+	}
+	defer arr.Release()
+	r.values[o.Out] = recordOf(arr.(*array.Struct))
+	return "ok"
+}
 
 func drawCDataImport(g *generator) (Op, bool) {
 	p := g.one(given(isOnCPU, hasNoExtensions), producerKind)
