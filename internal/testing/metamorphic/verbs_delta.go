@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -22,7 +24,7 @@ import (
 // Operations of streams of Arrow Flight whose dictionaries grow, by a delta that may be broken: the batch before it keeps its values.
 
 func init() {
-	register(&verb{name: "flight delta", weight: 2, draw: drawDelta, expect: expectDelta, do: doDelta})
+	register(&verb{name: "flight delta", weight: 1, draw: drawDelta, expect: expectDelta, do: doDelta})
 }
 
 // deltas are the kinds of deltas: the values of the dictionary, what is done to the delta, and how many batches arrive.
@@ -125,48 +127,29 @@ func deltaOf(m *arrowflight.FlightData) *arrowflight.FlightData {
 	return &arrowflight.FlightData{DataHeader: append(header, m.DataHeader...), DataBody: bytes.Clone(m.DataBody)}
 }
 
-var deltaNames = slices.Sorted(func(yield func(string) bool) {
-	for name := range deltas {
-		if !yield(name) {
-			return
-		}
-	}
-})
+var deltaNames = slices.Sorted(maps.Keys(deltas))
 
 func drawDelta(g *generator) (Op, bool) {
-	return Op{Args: []string{deltaNames[g.IntN(len(deltaNames))], []string{"view", "retain"}[g.IntN(2)]}}, true
+	return Op{Args: []string{[]string{"view", "retain"}[g.IntN(2)]}}, true
 }
 
-func expectDelta(_ *model, o Op) (string, bool) {
-	d, ok := deltas[o.arg(0)]
-	if !ok {
-		return "", false
+func expectDelta(*model, Op) (string, bool) {
+	var text []string
+	for _, name := range deltaNames {
+		d := deltas[name]
+		end := failed(cmp.Or(d.other, "ErrInvalid"))
+		if d.batches == 2 {
+			end = "ok"
+		}
+		text = append(text, fmt.Sprintf("%s: %d batches as they were, %s", name, d.batches, end))
 	}
-	end := failed(cmp.Or(d.other, "ErrInvalid"))
-	if d.batches == 2 {
-		end = "ok"
-	}
-	return fmt.Sprintf("%d batches as they were, %s", d.batches, end), true
+	return strings.Join(text, "\n"), true
 }
 
-// doDelta receives a batch, the delta and the batch again, and reads what has arrived as it comes and after the end.
-func doDelta(r *run, o Op) string {
-	d := deltas[o.arg(0)]
-	column := indexed(d.values())
-	defer column.Release()
-	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c0", Type: column.DataType(), Nullable: true}}, nil), []arrow.Array{column}, 2)
-	defer rec.Release()
-	var sent recorder
-	w := arrowflight.NewRecordWriter(&sent, ipc.WithSchema(rec.Schema()))
-	must(w.Write(rec))
-	must(w.Close())
-	delta := deltaOf(sent.messages[d.of])
-	d.spoil(delta)
-	batch := sent.messages[len(sent.messages)-1]
-	messages := append(sent.messages, delta, batch)
-
-	server := &flightServer{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
-		for _, m := range messages {
+// doDelta receives a batch, the delta and the batch again, for each kind of delta, and reads what has arrived as it comes and after the end.
+func doDelta(_ *run, o Op) string {
+	server := &flightServer{get: func(t *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		for _, m := range deltaMessages(string(t.GetTicket())) {
 			if err := stream.Send(m); err != nil {
 				return err
 			}
@@ -178,12 +161,32 @@ func doDelta(r *run, o Op) string {
 		return err.Error()
 	}
 	defer stop()
-	from, err := flight.DoGet(background, client, &arrowflight.Ticket{}, flight.WithPrefetch(0))
-	if err != nil {
-		return err.Error()
+	var text []string
+	for _, name := range deltaNames {
+		from, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte(name)}, flight.WithPrefetch(0))
+		if err != nil {
+			return err.Error()
+		}
+		text = append(text, name+": "+keepAll(from, o.arg(0) == "view"))
+		from.Release()
 	}
-	defer from.Release()
-	return keepAll(from, o.arg(1) == "view")
+	return strings.Join(text, "\n")
+}
+
+// deltaMessages are those of a stream with a delta.
+func deltaMessages(name string) []*arrowflight.FlightData {
+	d := deltas[name]
+	column := indexed(d.values())
+	defer column.Release()
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c0", Type: column.DataType(), Nullable: true}}, nil), []arrow.Array{column}, 2)
+	defer rec.Release()
+	var sent recorder
+	w := arrowflight.NewRecordWriter(&sent, ipc.WithSchema(rec.Schema()))
+	must(w.Write(rec))
+	must(w.Close())
+	delta := deltaOf(sent.messages[d.of])
+	d.spoil(delta)
+	return append(sent.messages, delta, sent.messages[len(sent.messages)-1])
 }
 
 // keepAll reads the batches of a stream, which it holds until the end, and again then.

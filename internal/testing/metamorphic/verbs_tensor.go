@@ -22,6 +22,7 @@ import (
 func init() {
 	register(
 		&verb{name: "tensor", weight: 7, draw: drawTensor, expect: expectTensor, do: doTensor},
+		&verb{name: "make tensor", weight: 6, draw: drawMakeTensor, expect: expectMakeTensor, do: doMakeTensor},
 		&verb{name: "read tensor", weight: 4, draw: drawReadTensor, expect: expectReadTensor, do: doReadTensor},
 		&verb{name: "import tensor", weight: 4, draw: drawImportTensor, expect: expectImportTensor, do: doImportTensor},
 		&verb{name: "import C tensor", weight: 3, draw: drawCTensor, expect: expectCTensor, do: doCTensor},
@@ -92,8 +93,12 @@ func expectTensor(m *model, o Op) (string, bool) {
 }
 
 func doTensor(r *run, o Op) string {
-	a := value[*cdevice.Array](r, o.On[0])
-	want := r.tables[o.On[0]].tensorText()
+	return r.tensorOf(value[*cdevice.Array](r, o.On[0]), r.tables[o.On[0]], o)
+}
+
+// tensorOf exports an array in the form of the operation's first argument, on the stream of its second.
+func (r *run) tensorOf(a *cdevice.Array, of object, o Op) string {
+	want := of.tensorText()
 	t := &tensor{}
 	var opts []dlpack.ExportOption
 	if o.arg(1) == "" {
@@ -108,11 +113,16 @@ func doTensor(r *run, o Op) string {
 		if text := errorText(t.export(a, o.arg(0), opts)); text != failed("ErrInvalid") {
 			return "a tensor at an odd address: " + text
 		}
-		return r.alignedTensor(t, a, o, opts)
+		return r.alignedTensor(t, a, of.at, o, opts)
 	}
 	err := t.export(a, o.arg(0), opts)
 	if text := errorText(err); want == "ok" && text == failed("ErrInvalid") && (!r.accessible(a.DeviceID()) || t.stream != nil) && strings.Contains(err.Error(), "CountNulls") {
 		err = t.export(a, o.arg(0), append(opts, dlpack.WithoutNulls())) // which nobody has counted
+	}
+	if err == nil && t.stream != nil {
+		if got := r.readTensor(t, of, false); got != of.String() { // at once, when its work may be pending
+			return "a tensor of " + got
+		}
 	}
 	r.values[o.Out] = t
 	return errorText(err)
@@ -142,8 +152,7 @@ func isAligned(a *cdevice.Array) bool {
 }
 
 // alignedTensor exports a copy, and keeps the array beside it as the model has it: until all work of its device is done.
-func (r *run) alignedTensor(t *tensor, a *cdevice.Array, o Op, opts []dlpack.ExportOption) string {
-	at := r.tables[o.On[0]].at
+func (r *run) alignedTensor(t *tensor, a *cdevice.Array, at place, o Op, opts []dlpack.ExportOption) string {
 	dev := r.at(at)
 	c, err := a.CopyTo(background, dev)
 	if err != nil {
@@ -183,7 +192,10 @@ func expectReadTensor(m *model, o Op) (string, bool) {
 }
 
 func doReadTensor(r *run, o Op) string {
-	t, d := value[*tensor](r, o.On[0]), r.tables[o.On[0]]
+	return r.readTensor(value[*tensor](r, o.On[0]), r.tables[o.On[0]], o.arg(0) == "thread")
+}
+
+func (r *run) readTensor(t *tensor, d object, thread bool) string {
 	f := t.fields()
 	shape := []int64{int64(d.rows)}
 	dt := caseOf(d.types[0]).Type
@@ -199,14 +211,27 @@ func doReadTensor(r *run, o Op) string {
 	if t.versioned != nil && t.versioned.Flags != dlpack.FlagReadOnly {
 		return fmt.Sprintf("flags %d", t.versioned.Flags)
 	}
-	if t.stream != nil {
-		must(t.stream.Synchronize(background))
+	return r.readNumbers(t, dt, d.table, thread)
+}
+
+// fetchOn reads on a stream, as a consumer of the tensor that named it does.
+func fetchOn(dev device.Device, s device.Stream) foreign.Fetch {
+	return func(address uintptr, size int) ([]byte, error) {
+		out := make([]byte, size)
+		if err := dev.Copy([]device.Range{{Dst: ptr(out), Src: device.Ptr(address), Size: int64(size)}}, s); err != nil {
+			return nil, err
+		}
+		return out, s.Synchronize(background)
 	}
-	return r.readNumbers(f, dt, d.table, o.arg(0) == "thread")
 }
 
 // readNumbers reads the elements as an array of the table's type.
-func (r *run) readNumbers(f *dlpack.Tensor, element arrow.DataType, t table, thread bool) string {
+func (r *run) readNumbers(of *tensor, element arrow.DataType, t table, thread bool) string {
+	f := of.fields()
+	fetch := r.fetch(r.at(r.placeOf(f)), thread)
+	if of.stream != nil && r.machine != nil {
+		fetch = fetchOn(r.home, of.stream)
+	}
 	count := 1
 	for _, n := range f.Shape() {
 		count *= int(n)
@@ -218,7 +243,7 @@ func (r *run) readNumbers(f *dlpack.Tensor, element arrow.DataType, t table, thr
 	var bytes []byte
 	if count > 0 {
 		var err error
-		if bytes, err = r.fetch(r.at(r.placeOf(f)), thread)(f.Data+uintptr(f.ByteOffset), count*size); err != nil {
+		if bytes, err = fetch(f.Data+uintptr(f.ByteOffset), count*size); err != nil {
 			return err.Error()
 		}
 	}
@@ -288,95 +313,4 @@ func releaseTensor(r *run, o Op) string {
 		t.legacy.Delete()
 	}
 	return "ok"
-}
-
-// tensorFaults are members of a tensor of C that an import refuses.
-var tensorFaults = map[string]struct {
-	spoil func(f *cpeer.TensorFields)
-	want  string
-}{
-	"":         {func(*cpeer.TensorFields) {}, "ok"},
-	"lanes":    {func(f *cpeer.TensorFields) { f.Lanes = 2 }, failed("ErrNotImplemented")},
-	"bits":     {func(f *cpeer.TensorFields) { f.Bits = 3 }, failed("ErrNotImplemented")},
-	"code":     {func(f *cpeer.TensorFields) { f.Code = 5 }, failed("ErrNotImplemented")},
-	"shape":    {func(f *cpeer.TensorFields) { f.Shape = []int64{-1} }, failed("ErrInvalid")},
-	"no shape": {func(f *cpeer.TensorFields) { f.WithoutShape = true }, failed("ErrInvalid")},
-	"ndim":     {func(f *cpeer.TensorFields) { f.NDim = -1 }, failed("ErrInvalid")},
-	"strides":  {func(f *cpeer.TensorFields) { f.Shape, f.Strides = []int64{3}, []int64{2} }, failed("ErrNotImplemented")},
-	"data":     {func(f *cpeer.TensorFields) { f.Shape, f.Data = []int64{3}, 0 }, failed("ErrInvalid")},
-	"major":    {func(f *cpeer.TensorFields) { f.Major = 2 }, failed("ErrNotImplemented")},
-	"device":   {func(f *cpeer.TensorFields) { f.DeviceType, f.ID = 1, 5 }, failed("ErrInvalid")},
-}
-
-func drawCTensor(g *generator) (Op, bool) {
-	fault := ""
-	if g.IntN(2) == 0 {
-		all := []string{"lanes", "bits", "code", "shape", "no shape", "ndim", "strides", "data", "major", "device"}
-		fault = all[g.IntN(len(all))]
-	}
-	return Op{Out: g.name(arrayKind), Args: []string{"batch", numbers[g.IntN(len(numbers))], "0", num(g.rows()), num(g.IntN(1000)), string([]place{home, cpu}[g.IntN(2)]), []string{"versioned", "legacy"}[g.IntN(2)], fault}}, true
-}
-
-func expectCTensor(m *model, o Op) (string, bool) {
-	s, fault := specOf(o), o.arg(7)
-	if len(s.types) != 1 || !slices.Contains(numbers, s.types[0]) || fault == "major" && o.arg(6) == "legacy" {
-		return "", false
-	}
-	if fault != "" {
-		memory := m.add(o.Out+".memory", memoryKind, object{})
-		memory.refs = 0
-		m.ended[memory.name] = soon
-		return tensorFaults[fault].want, true
-	}
-	t := s.table().column(0)
-	t.values = [][]string{slices.Clone(t.values[0])}
-	for i, v := range t.values[0] {
-		if v == null { // a tensor has none
-			t.values[0][i] = "0"
-		}
-	}
-	m.memoryOf(m.add(o.Out, arrayKind, object{table: t, at: place(o.arg(5))}))
-	return "ok", true
-}
-
-// doCTensor imports a tensor of C, whose memory is a producer's.
-func doCTensor(r *run, o Op) string {
-	s := specOf(o)
-	p, err := r.produce(s, place(o.arg(5)), "")
-	if err != nil {
-		return err.Error()
-	}
-	r.later(p.Free)
-	dt := caseOf(s.types[0]).Type
-	id := r.at(place(o.arg(5))).ID()
-	f := cpeer.TensorFields{DeviceType: int32(id.Type), ID: int32(max(id.Ordinal, 0)), Code: codeOf(dt), Bits: uint8(dt.(arrow.FixedWidthDataType).BitWidth()), Lanes: 1, Shape: []int64{int64(s.rows)}}
-	if s.rows > 0 {
-		f.Data = uintptr(p.Column(0).Buffers[1])
-	}
-	tensorFaults[o.arg(7)].spoil(&f)
-	t := cpeer.NewTensor(f)
-	r.later(t.Free)
-	over := false
-	r.counts[o.Out+".memory"] = func() int {
-		if t.Deleted() > 0 && !over {
-			over = true
-			p.End()
-		}
-		return t.Deleted()
-	}
-	with := dlpack.WithImportOptions(cdevice.WithDevice(r.at(place(o.arg(5)))))
-	if o.arg(6) == "legacy" {
-		return made(r, o.Out)(dlpack.ImportLegacy(dlpack.ManagedTensorFromPtr(t.Legacy()), with))
-	}
-	return made(r, o.Out)(dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(t.Versioned()), with))
-}
-
-func codeOf(dt arrow.DataType) uint8 {
-	switch {
-	case arrow.IsFloating(dt.ID()):
-		return dlpack.Float
-	case arrow.IsUnsignedInteger(dt.ID()):
-		return dlpack.UInt
-	}
-	return dlpack.Int
 }
