@@ -32,7 +32,6 @@ type flow struct {
 	rest    []*flowItem
 	current *flowItem
 	fails   bool // at its end
-	ended   bool
 }
 
 type flowItem struct {

@@ -21,8 +21,8 @@ func drawMakeTensor(g *generator) (Op, bool) {
 		i, j = 0, rows
 	}
 	at, stream := []place{home, cpu}[g.IntN(2)], ""
-	if at == home && g.IntN(2) == 0 {
-		stream = "work"
+	if at == home {
+		stream = onStream[g.IntN(len(onStream))]
 	}
 	return Op{Out: g.name(tensorKind), Args: []string{
 		[]string{"versioned", "legacy"}[g.IntN(2)], stream, tensorTypes[g.IntN(len(tensorTypes))], num(g.IntN(3)), num(rows), num(g.IntN(1000)),
@@ -110,12 +110,16 @@ func drawCTensor(g *generator) (Op, bool) {
 		all := []string{"lanes", "bits", "code", "shape", "no shape", "ndim", "strides", "data", "major", "device"}
 		fault = all[g.IntN(len(all))]
 	}
-	return Op{Out: g.name(arrayKind), Args: []string{"batch", numbers[g.IntN(len(numbers))], "0", num(g.rows()), num(g.IntN(1000)), string([]place{home, cpu}[g.IntN(2)]), []string{"versioned", "legacy"}[g.IntN(2)], fault}}, true
+	at, stream := []place{home, cpu}[g.IntN(2)], ""
+	if at == home && g.IntN(2) == 0 {
+		stream = "work"
+	}
+	return Op{Out: g.name(arrayKind), Args: []string{"batch", numbers[g.IntN(len(numbers))], "0", num(g.rows()), num(g.IntN(1000)), string(at), []string{"versioned", "legacy"}[g.IntN(2)], fault, stream}}, true
 }
 
 func expectCTensor(m *model, o Op) (string, bool) {
 	s, fault := specOf(o), o.arg(7)
-	if len(s.types) != 1 || !slices.Contains(numbers, s.types[0]) || fault == "major" && o.arg(6) == "legacy" {
+	if len(s.types) != 1 || !slices.Contains(numbers, s.types[0]) || fault == "major" && o.arg(6) == "legacy" || o.arg(8) != "" && place(o.arg(5)) != home {
 		return "", false
 	}
 	if fault != "" {
@@ -131,14 +135,19 @@ func expectCTensor(m *model, o Op) (string, bool) {
 			t.values[0][i] = "0"
 		}
 	}
-	m.memoryOf(m.add(o.Out, arrayKind, object{table: t, at: place(o.arg(5))}))
+	memory := m.memoryOf(m.add(o.Out, arrayKind, object{table: t, at: place(o.arg(5))}))
+	memory.exported = o.arg(8) != "" // it ends after the work of that stream's device, or of the stream
 	return "ok", true
 }
 
 // doCTensor imports a tensor of C, whose memory is a producer's.
 func doCTensor(r *run, o Op) string {
 	s := specOf(o)
-	p, err := r.produce(s, place(o.arg(5)), "")
+	flavour, opts := "", []dlpack.ImportOption{dlpack.WithImportOptions(cdevice.WithDevice(r.at(place(o.arg(5)))))}
+	if o.arg(8) != "" { // the memory is being filled on that stream
+		flavour, opts = "event", append(opts, dlpack.WithStream(r.work))
+	}
+	p, err := r.produce(s, place(o.arg(5)), flavour)
 	if err != nil {
 		return err.Error()
 	}
@@ -160,11 +169,10 @@ func doCTensor(r *run, o Op) string {
 		}
 		return t.Deleted()
 	}
-	with := dlpack.WithImportOptions(cdevice.WithDevice(r.at(place(o.arg(5)))))
 	if o.arg(6) == "legacy" {
-		return made(r, o.Out)(dlpack.ImportLegacy(dlpack.ManagedTensorFromPtr(t.Legacy()), with))
+		return made(r, o.Out)(dlpack.ImportLegacy(dlpack.ManagedTensorFromPtr(t.Legacy()), opts...))
 	}
-	return made(r, o.Out)(dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(t.Versioned()), with))
+	return made(r, o.Out)(dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(t.Versioned()), opts...))
 }
 
 func codeOf(dt arrow.DataType) uint8 {

@@ -113,7 +113,7 @@ func second[T any](_ T, err error) error { return err }
 var refusalNames = slices.Sorted(maps.Keys(refusals))
 
 func drawRefuse(g *generator) (Op, bool) {
-	b := g.one(given(func(b *object) bool { return hasRows(b.table) }), batchKind)
+	b := g.one(given(isReady, hasRowsOf), batchKind)
 	if b == nil {
 		return Op{}, false
 	}
@@ -122,7 +122,7 @@ func drawRefuse(g *generator) (Op, bool) {
 
 func expectRefuse(m *model, o Op) (string, bool) {
 	b := m.get(o.On[0], batchKind)
-	if _, ok := refusals[o.arg(0)]; b == nil || !ok || !hasRows(b.table) {
+	if _, ok := refusals[o.arg(0)]; b == nil || !ok || !b.ready() || !hasRows(b.table) {
 		return "", false
 	}
 	return "refused", true

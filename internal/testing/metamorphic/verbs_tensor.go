@@ -58,6 +58,9 @@ func (t table) tensorText() string {
 	return "ok"
 }
 
+// onStream are the second arguments of exports: a stream of the consumer or none, and whether the consumer reads there at once.
+var onStream = []string{"", "", "work", "read"}
+
 func isNoExtension(o *object) bool { return caseOf(o.types[0]).Type.ID() != arrow.EXTENSION }
 
 func drawTensor(g *generator) (Op, bool) {
@@ -70,8 +73,8 @@ func drawTensor(g *generator) (Op, bool) {
 		return Op{}, false
 	}
 	stream := ""
-	if a.at == home && g.IntN(3) == 0 {
-		stream = "work"
+	if a.at == home {
+		stream = onStream[g.IntN(len(onStream))]
 	}
 	return Op{Out: g.name(tensorKind), On: []string{a.name}, Args: []string{[]string{"versioned", "legacy"}[g.IntN(2)], stream}}, true
 }
@@ -119,7 +122,7 @@ func (r *run) tensorOf(a *cdevice.Array, of object, o Op) string {
 	if text := errorText(err); want == "ok" && text == failed("ErrInvalid") && (!r.accessible(a.DeviceID()) || t.stream != nil) && strings.Contains(err.Error(), "CountNulls") {
 		err = t.export(a, o.arg(0), append(opts, dlpack.WithoutNulls())) // which nobody has counted
 	}
-	if err == nil && t.stream != nil {
+	if err == nil && o.arg(1) == "read" {
 		if got := r.readTensor(t, of, false); got != of.String() { // at once, when its work may be pending
 			return "a tensor of " + got
 		}
