@@ -89,7 +89,9 @@ var faults = map[string]fault{
 		s.undo = func() { s.child.Array.Release = release }
 		s.release = append(s.release, s.child)
 	}},
-	"short child":             {field: "children[0].length", fits: hasRows, spoil: func(s *structs) { s.child.Array.Length = s.root.Array.Offset + s.root.Array.Length - 1 }},
+	"short child": {field: "children[0].length", fits: hasRows, spoil: func(s *structs) {
+		s.child.Array.Length, s.child.Array.NullCount = s.root.Array.Offset+s.root.Array.Length-1, -1
+	}},
 	"negative child":          {field: "children[0].length", fits: hasColumns, spoil: func(s *structs) { s.child.Array.Length = math.MinInt64 }},
 	"offset of a child":       {field: "children[0].offset", fits: hasColumns, spoil: func(s *structs) { s.child.Array.Offset = -7 }},
 	"nulls of a child":        {field: "children[0].null_count", fits: hasColumns, spoil: func(s *structs) { s.child.Array.NullCount = -2 }},

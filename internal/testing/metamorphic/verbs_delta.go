@@ -27,25 +27,30 @@ func init() {
 	register(&verb{name: "flight delta", weight: 1, draw: drawDelta, expect: expectDelta, do: doDelta})
 }
 
-// deltas are the kinds of deltas: the values of the dictionary, what is done to the delta, and how many batches arrive.
+// deltas are the kinds of deltas.
 var deltas = map[string]struct {
-	values  func() arrow.Array
-	of      int // the message of the dictionary
+	column  func() arrow.Array
+	of      int  // the message of the dictionary that gets the delta
+	id      byte // of that dictionary
 	spoil   func(m *arrowflight.FlightData)
-	batches int
-	other   string // the sentinel of its error, instead of ErrInvalid
+	batches int    // that arrive
+	other   string // the sentinel of the error, instead of ErrInvalid
 }{
-	"good":                {words, 1, func(*arrowflight.FlightData) {}, 2, ""},
-	"good and long":       {longWords, 1, func(*arrowflight.FlightData) {}, 2, ""},
-	"offset too large":    {words, 1, putOffsets(4, 0, 1, 1<<30), 1, ""},
-	"offset below zero":   {words, 1, putOffsets(4, -1<<30, 1, 2), 1, ""},
-	"offsets backwards":   {words, 1, putOffsets(4, 0, 2, 1), 1, ""},
-	"large offset":        {longWords, 1, putOffsets(8, 0, 1, 1<<40), 1, ""},
-	"large offset below":  {longWords, 1, putOffsets(8, -1<<40, 1, 2), 1, ""},
-	"short":               {words, 1, func(m *arrowflight.FlightData) { m.DataBody = m.DataBody[:8] }, 1, ""},
-	"too many elements":   {lists, 1, func(*arrowflight.FlightData) {}, 1, ""},
-	"of inner dictionary": {inner, 2, func(*arrowflight.FlightData) {}, 1, "ErrNotImplemented"},
+	"good":                {words, 1, 0, asItIs, 2, ""},
+	"good and long":       {longWords, 1, 0, asItIs, 2, ""},
+	"offset too large":    {words, 1, 0, putOffsets(4, 0, 1, 1<<30), 1, ""},
+	"offset below zero":   {words, 1, 0, putOffsets(4, -1<<30, 1, 2), 1, ""},
+	"offsets backwards":   {words, 1, 0, putOffsets(4, 0, 2, 1), 1, ""},
+	"large offset":        {longWords, 1, 0, putOffsets(8, 0, 1, 1<<40), 1, ""},
+	"large offset below":  {longWords, 1, 0, putOffsets(8, -1<<40, 1, 2), 1, ""},
+	"short":               {words, 1, 0, func(m *arrowflight.FlightData) { m.DataBody = m.DataBody[:8] }, 1, ""},
+	"too many elements":   {lists, 1, 0, asItIs, 1, ""},
+	"in a struct":         {func() arrow.Array { return structsOf(lists()) }, 1, 0, asItIs, 1, ""},
+	"in a dictionary":     {func() arrow.Array { return indexed(structsOf(lists())) }, 1, 1, asItIs, 1, ""},
+	"of inner dictionary": {func() arrow.Array { return indexed(structsOf(words())) }, 2, 0, asItIs, 1, "ErrNotImplemented"},
 }
+
+func asItIs(*arrowflight.FlightData) {}
 
 func fromText(dt arrow.DataType, text string) arrow.Array {
 	arr, _, err := array.FromJSON(memory.DefaultAllocator, dt, bytes.NewReader([]byte(text)))
@@ -53,10 +58,11 @@ func fromText(dt arrow.DataType, text string) arrow.Array {
 	return arr
 }
 
-func words() arrow.Array     { return fromText(arrow.BinaryTypes.String, `["a", "b"]`) }
-func longWords() arrow.Array { return fromText(arrow.BinaryTypes.LargeString, `["a", "b"]`) }
+func words() arrow.Array { return indexed(fromText(arrow.BinaryTypes.String, `["a", "b"]`)) }
 
-// lists are two lists of nulls, of which there cannot be twice as many.
+func longWords() arrow.Array { return indexed(fromText(arrow.BinaryTypes.LargeString, `["a", "b"]`)) }
+
+// lists is a dictionary of two lists of nulls, of which there cannot be twice as many.
 func lists() arrow.Array {
 	const most = math.MaxInt32
 	offsets := memory.NewBufferBytes(offsetsOf(4, 0, most, most))
@@ -64,12 +70,11 @@ func lists() arrow.Array {
 	defer nulls.Release()
 	d := array.NewData(arrow.ListOf(arrow.Null), 2, []*memory.Buffer{nil, offsets}, []arrow.ArrayData{nulls.Data()}, 0, 0)
 	defer d.Release()
-	return array.NewListData(d)
+	return indexed(array.NewListData(d))
 }
 
-// inner are structs of a dictionary.
-func inner() arrow.Array {
-	column := indexed(words())
+// structsOf are structs of a column.
+func structsOf(column arrow.Array) arrow.Array {
 	defer column.Release()
 	s, err := array.NewStructArray([]arrow.Array{column}, []string{"f"})
 	must(err)
@@ -108,8 +113,8 @@ func (r *recorder) Send(m *arrowflight.FlightData) error {
 	return nil
 }
 
-// deltaOf is the message of a dictionary as one of a delta to the dictionary 0: another header before the fields of the values.
-func deltaOf(m *arrowflight.FlightData) *arrowflight.FlightData {
+// deltaOf is the message of a dictionary as one of a delta to a dictionary: another header before the fields of the values.
+func deltaOf(m *arrowflight.FlightData, id byte) *arrowflight.FlightData {
 	u32 := func(at int) int { return int(int32(binary.LittleEndian.Uint32(m.DataHeader[at:]))) }
 	follow := func(table, slot int) int {
 		field := table + int(binary.LittleEndian.Uint16(m.DataHeader[table-u32(table)+4+2*slot:]))
@@ -120,7 +125,7 @@ func deltaOf(m *arrowflight.FlightData) *arrowflight.FlightData {
 		10, 0, 12, 0, 0, 0, 8, 0, 4, 0, 0, 0, // at 4, its fields: no version, the type, the header
 		12, 0, 0, 0, 24, 0, 0, 0, 2, 0, 0, 0, // at 16, the message
 		10, 0, 20, 0, 12, 0, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0, // at 28, the fields of the header: the id, the data, whether it is a delta
-		16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // at 44, the header
+		16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, // at 44, the header
 	}
 	data := follow(follow(u32(0), 2), 1)
 	binary.LittleEndian.PutUint32(header[48:], uint32(len(header)+data-48))
@@ -167,7 +172,7 @@ func doDelta(_ *run, o Op) string {
 		if err != nil {
 			return err.Error()
 		}
-		text = append(text, name+": "+keepAll(from, o.arg(0) == "view"))
+		text = append(text, name+": "+keepAll(from, deltas[name].column(), o.arg(0) == "view"))
 		from.Release()
 	}
 	return strings.Join(text, "\n")
@@ -176,7 +181,7 @@ func doDelta(_ *run, o Op) string {
 // deltaMessages are those of a stream with a delta.
 func deltaMessages(name string) []*arrowflight.FlightData {
 	d := deltas[name]
-	column := indexed(d.values())
+	column := d.column()
 	defer column.Release()
 	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c0", Type: column.DataType(), Nullable: true}}, nil), []arrow.Array{column}, 2)
 	defer rec.Release()
@@ -184,33 +189,31 @@ func deltaMessages(name string) []*arrowflight.FlightData {
 	w := arrowflight.NewRecordWriter(&sent, ipc.WithSchema(rec.Schema()))
 	must(w.Write(rec))
 	must(w.Close())
-	delta := deltaOf(sent.messages[d.of])
+	delta := deltaOf(sent.messages[d.of], d.id)
 	d.spoil(delta)
 	return append(sent.messages, delta, sent.messages[len(sent.messages)-1])
 }
 
-// keepAll reads the batches of a stream, which it holds until the end, and again then.
-func keepAll(from *cdevice.RecordReader, views bool) string {
+// keepAll takes the batches of a stream, and reads them at its end: they are as the column that was sent.
+func keepAll(from *cdevice.RecordReader, column arrow.Array, views bool) string {
+	defer column.Release()
 	var recs []arrow.RecordBatch
 	var batches []*cdevice.RecordBatch
-	var texts []string
 	var end error
 	for b, err := range from.All() {
 		if end = err; err != nil {
 			break
 		}
+		if !views {
+			b.Retain()
+			batches = append(batches, b)
+			continue
+		}
 		rec, err := b.HostView(background)
 		if err != nil {
 			return err.Error()
 		}
-		texts = append(texts, shortText(rec.Column(0)))
-		if views {
-			recs = append(recs, rec)
-			continue
-		}
-		rec.Release()
-		b.Retain()
-		batches = append(batches, b)
+		recs = append(recs, rec)
 	}
 	runtime.GC()
 	for _, b := range batches {
@@ -219,15 +222,13 @@ func keepAll(from *cdevice.RecordReader, views bool) string {
 			return err.Error()
 		}
 		recs = append(recs, rec)
+		b.Release()
 	}
 	for i, rec := range recs {
-		if got := shortText(rec.Column(0)); got != texts[i] {
-			return fmt.Sprintf("batch %d is %s afterwards, and was %s", i, got, texts[i])
+		if got, want := shortText(rec.Column(0)), shortText(column); got != want {
+			return fmt.Sprintf("batch %d is %s, and was %s", i, got, want)
 		}
 		rec.Release()
-	}
-	for _, b := range batches {
-		b.Release()
 	}
 	return fmt.Sprintf("%d batches as they were, %s", len(recs), errorText(end))
 }
@@ -236,7 +237,12 @@ func keepAll(from *cdevice.RecordReader, views bool) string {
 func shortText(arr arrow.Array) string {
 	switch a := arr.(type) {
 	case *array.Dictionary:
-		return fmt.Sprint(a.GetValueIndex(0), a.GetValueIndex(1), " of ", shortText(a.Dictionary()))
+		values := a.Dictionary()
+		if values.Len() > 2 { // a delta has made it longer
+			values = array.NewSlice(values, 0, 2)
+			defer values.Release()
+		}
+		return fmt.Sprint(a.GetValueIndex(0), a.GetValueIndex(1), " of ", shortText(values))
 	case *array.Struct:
 		return "a struct of " + shortText(a.Field(0))
 	case *array.List:
