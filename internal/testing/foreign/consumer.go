@@ -97,3 +97,20 @@ func TakeChildOfDevice(parent *cdevice.CArrowDeviceArray, i int, out *cdevice.CA
 func Number(a *cdata.CArrowArray) int64 {
 	return int64(C.foreign_number((*C.struct_ArrowArray)(unsafe.Pointer(a))))
 }
+
+// CountsNulls reports whether an array and those below it have null counts.
+func CountsNulls(a *cdata.CArrowArray) bool {
+	return countsNulls((*C.struct_ArrowArray)(unsafe.Pointer(a)))
+}
+
+func countsNulls(a *C.struct_ArrowArray) bool {
+	if a.null_count < 0 || a.dictionary != nil && !countsNulls(a.dictionary) {
+		return false
+	}
+	for _, child := range unsafe.Slice(a.children, a.n_children) {
+		if !countsNulls(child) {
+			return false
+		}
+	}
+	return true
+}

@@ -3,7 +3,6 @@ package metamorphic
 import (
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -11,7 +10,6 @@ import (
 	theirs "github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdata"
-	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
 )
 
@@ -214,25 +212,13 @@ func doCDataExport(r *run, o Op) string {
 	} else {
 		l.exportArray(value[arrow.Array](r, o.On[0]), x, schema)
 	}
-	if !countsNulls(x) {
+	if !foreign.CountsNulls(x) {
 		return "nulls that are not counted"
 	}
 	if schema == nil {
 		return "ok"
 	}
 	return r.checkSchema(b.table, schema)
-}
-
-// countsNulls reports whether a struct, and its children, have null counts.
-func countsNulls(x *cdata.CArrowArray) bool {
-	root := (*cdevice.CArrowDeviceArray)(unsafe.Pointer(x)) // of which only Array is there
-	for i := range root.Array.NChildren {
-		children := unsafe.Slice((*uintptr)(pointerAt(root.Array.Children)), root.Array.NChildren)
-		if cdevice.DeviceArrayFromPtr(children[i]).Array.NullCount < 0 {
-			return false
-		}
-	}
-	return root.Array.NullCount >= 0
 }
 
 func drawCDataSchema(g *generator) (Op, bool) {

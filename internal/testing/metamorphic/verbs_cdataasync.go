@@ -25,7 +25,7 @@ func drawCDataAsync(g *generator) (Op, bool) {
 	}
 	g.count[flowKind]--
 	o.Out = g.name(recordKind)
-	o.Args = []string{ends[g.IntN(len(ends))], num(g.IntN(len(o.On))), num(g.IntN(3))}
+	o.Args = []string{append(ends, "early", "early")[g.IntN(len(ends)+2)], num(g.IntN(len(o.On))), num(g.IntN(3))}
 	return o, true
 }
 
@@ -38,19 +38,22 @@ func expectCDataAsync(m *model, o Op) (string, bool) {
 		}
 		text = append(text, b.String())
 	}
-	kept := m.objects[o.On[min(o.num(1), len(o.On)-1)]]
+	keep := min(o.num(1), len(o.On)-1)
+	kept := m.objects[o.On[keep]]
 	m.add(o.Out, recordKind, object{table: kept.table, at: cpu}, kept.holds...)
 	end := "the end"
 	switch o.arg(0) {
 	case "source":
 		end = failed("ErrNotSupported")
+	case "early":
+		text, end = text[:keep+1], failed("Canceled")
 	case "context":
 		end = failed("Canceled")
 	}
 	return strings.Join(append(text, end), "\n"), true
 }
 
-// doCDataAsync pushes record batches through a handler, and keeps one of those that arrive.
+// doCDataAsync pushes record batches through a handler, and keeps one of those that arrive. The context ends behind the last one, or early, when others are on their way.
 func doCDataAsync(r *run, o Op) string {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
@@ -71,7 +74,14 @@ func doCDataAsync(r *run, o Op) string {
 	messages := cdata.CreateAsyncDeviceStreamHandler(ctx, uint64(o.num(2)), handler)
 	done := make(chan error, 1)
 	go func() { done <- cdata.ExportAsyncRecordBatchStream(first.Schema(), in, handler) }()
-	text := r.takeAll(<-messages, o, cancel)
+	text := r.takeAll(ctx, <-messages, o, cancel)
+	defer func() { // what is left is the program's
+		for len(in) > 0 {
+			if m := <-in; m.Record != nil {
+				m.Record.Release()
+			}
+		}
+	}()
 	if err := <-done; o.arg(0) == "source" != errors.Is(err, syscall.ENOTSUP) || o.arg(0) != "source" && err != nil {
 		return "the export has ended with " + errorText(err)
 	}
@@ -79,7 +89,7 @@ func doCDataAsync(r *run, o Op) string {
 }
 
 // takeAll takes the messages of a stream to its end.
-func (r *run) takeAll(s cdata.AsyncRecordBatchStream, o Op, cancel func()) string {
+func (r *run) takeAll(ctx context.Context, s cdata.AsyncRecordBatchStream, o Op, cancel func()) string {
 	if s.Err != nil {
 		return s.Err.Error()
 	}
@@ -95,13 +105,17 @@ func (r *run) takeAll(s cdata.AsyncRecordBatchStream, o Op, cancel func()) strin
 			}
 			continue
 		}
+		if o.arg(0) == "early" && ctx.Err() != nil { // how many still come is open
+			m.Record.Release()
+			continue
+		}
 		text = append(text, seenRecord(m.Record))
 		if len(text) == keep+1 {
 			r.values[o.Out] = m.Record
 		} else {
 			m.Record.Release()
 		}
-		if len(text) == len(o.On) && o.arg(0) == "context" {
+		if len(text) == len(o.On) && o.arg(0) == "context" || len(text) == keep+1 && o.arg(0) == "early" {
 			cancel()
 		}
 	}

@@ -26,7 +26,7 @@ func drawMakeTensor(g *generator) (Op, bool) {
 	}
 	return Op{Out: g.name(tensorKind), Args: []string{
 		[]string{"versioned", "legacy"}[g.IntN(2)], stream, tensorTypes[g.IntN(len(tensorTypes))], num(g.IntN(3)), num(rows), num(g.IntN(1000)),
-		string(at), []string{"", "misaligned", "copy"}[g.IntN(3)], num(i), num(j),
+		string(at), []string{"", "misaligned", "copy", "copy"}[g.IntN(4)], num(i), num(j),
 	}}, true
 }
 
