@@ -132,7 +132,7 @@ func drawCDataImport(g *generator) (Op, bool) {
 
 func expectCDataImport(m *model, o Op) (string, bool) {
 	p := m.get(o.On[0], producerKind)
-	if p == nil || p.at != cpu || p.hasExtensions() {
+	if p == nil || p.at != cpu || p.hasExtensions() || p.isBare() {
 		return "", false
 	}
 	m.add(o.Out, recordKind, object{table: p.table, at: cpu}, p.holds...)
@@ -277,15 +277,20 @@ func expectRecordSlice(m *model, o Op) (string, bool) {
 
 // hasBuffers reports whether each array has buffers: arrays of arrow-go hold memory by its buffers.
 func (t table) hasBuffers() bool {
-	return t.rows > 0 && len(t.types) > 0 && !slices.ContainsFunc(t.types, func(name string) bool {
-		switch dt := caseOf(name).Type.(type) {
-		case *arrow.NullType:
-			return true
-		case *arrow.StructType:
-			return dt.NumFields() == 0
-		}
-		return false
-	})
+	return t.rows > 0 && len(t.types) > 0 && !slices.ContainsFunc(t.types, hasNoBuffers)
+}
+
+// isBare reports whether the table is an array without buffers.
+func (t table) isBare() bool { return !t.batch && hasNoBuffers(t.types[0]) }
+
+func hasNoBuffers(name string) bool {
+	switch dt := caseOf(name).Type.(type) {
+	case *arrow.NullType:
+		return true
+	case *arrow.StructType:
+		return dt.NumFields() == 0
+	}
+	return false
 }
 
 func doRecordSlice(r *run, o Op) string {

@@ -13,7 +13,10 @@ import (
 // Operations of batches for cuDF.
 
 func init() {
-	register(&verb{name: "cudf", weight: 4, draw: drawCuDF, expect: expectCuDF, do: doCuDF})
+	register(
+		&verb{name: "cudf", weight: 2, draw: drawCuDF, expect: expectCuDF, do: doCuDF},
+		&verb{name: "cudf of", weight: 3, draw: drawCuDFOf, expect: expectCuDFOf, do: doCuDFOf},
+	)
 }
 
 // isForCuDF reports whether libcudf has the type.
@@ -63,9 +66,40 @@ func expectCuDF(m *model, o Op) (string, bool) {
 
 // doCuDF copies what ForCuDF and FromCuDF make, which may share the memory or not.
 func doCuDF(r *run, o Op) string {
-	b := value[*cdevice.RecordBatch](r, o.On[0])
+	return r.throughCuDF(value[*cdevice.RecordBatch](r, o.On[0]), r.tables[o.On[0]].table, o.Out, o.arg(0) == "loss")
+}
+
+// convertible are types that cuDF does not have, and gets as others, or has in its own way.
+var convertible = []string{"fixed_size_list", "dictionary_uint8", "dictionary_uint32", "timestamp_s_zone", "list", "list_utf8", "struct", "utf8", "dictionary_int8", "bool", "extension_bool8"}
+
+func drawCuDFOf(g *generator) (Op, bool) {
+	types := []string{convertible[g.IntN(len(convertible))], convertible[g.IntN(len(convertible))]}
+	return Op{Out: g.name(batchKind), Args: []string{"batch", joined(types), num(g.IntN(3)), num(1 + g.IntN(20)), num(g.IntN(1000)), string(home)}}, true
+}
+
+func expectCuDFOf(m *model, o Op) (string, bool) {
+	s := specOf(o)
+	if len(s.types) == 0 || slices.ContainsFunc(s.types, func(name string) bool { return !isForCuDF(caseOf(name).Type) }) {
+		return "", false
+	}
+	m.owned(m.add(o.Out, batchKind, object{table: s.table(), at: home}))
+	return "ok", true
+}
+
+// doCuDFOf is doCuDF of a new batch.
+func doCuDFOf(r *run, o Op) string {
+	wrapped := Op{Out: o.Out + ".wrapped", Args: o.Args}
+	if got := doWrap(r, wrapped); got != "ok" {
+		return got
+	}
+	b := value[*cdevice.RecordBatch](r, wrapped.Out)
+	defer b.Release()
+	return r.throughCuDF(b, specOf(o).table(), o.Out, true)
+}
+
+func (r *run) throughCuDF(b *cdevice.RecordBatch, t table, out string, loss bool) string {
 	var opts []cdevice.CuDFOption
-	if o.arg(0) == "loss" {
+	if loss {
 		opts = append(opts, cdevice.WithTimeZoneLoss())
 	}
 	fitted, err := b.ForCuDF(background, opts...)
@@ -73,10 +107,10 @@ func doCuDF(r *run, o Op) string {
 		if text := errorText(err); text != failed("ErrNotSupported") {
 			return "ForCuDF of memory of the CPU: " + text
 		}
-		if r.tables[o.Out].kind == "" {
+		if r.tables[out].kind == "" {
 			return failed("ErrNotImplemented")
 		}
-		return made(r, o.Out)(b.CopyTo(background, r.home))
+		return made(r, out)(b.CopyTo(background, r.home))
 	}
 	if err != nil {
 		return errorText(err)
@@ -84,16 +118,16 @@ func doCuDF(r *run, o Op) string {
 	defer fitted.Release()
 	for i := range fitted.NumCols() {
 		c := fitted.Column(i)
-		offset, nulls := c.Offset(), c.NullCount()
+		offset, nulls, dt := c.Offset(), c.NullCount(), c.DataType()
 		c.Release()
-		if offset != 0 || nulls < 0 {
-			return fmt.Sprintf("column %d for cuDF has the offset %d, and %d nulls", i, offset, nulls)
+		if offset != 0 || nulls < 0 || dt.ID() == arrow.FIXED_SIZE_LIST {
+			return fmt.Sprintf("column %d for cuDF is %v with the offset %d, and %d nulls", i, dt, offset, nulls)
 		}
 	}
-	back, err := fitted.FromCuDF(background, r.tables[o.On[0]].schema())
+	back, err := fitted.FromCuDF(background, t.schema())
 	if err != nil {
 		return err.Error()
 	}
 	defer back.Release()
-	return made(r, o.Out)(back.CopyTo(background, r.home))
+	return made(r, out)(back.CopyTo(background, r.home))
 }
