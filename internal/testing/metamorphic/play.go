@@ -50,6 +50,9 @@ func (w *Play) Do(i int, objects ...any) any {
 	return w.r.values[s.Out]
 }
 
+// Made returns an object that the last operation has made, of several.
+func (w *Play) Made(name string) any { return w.r.values[name] }
+
 // End releases the objects that are left, and checks that nothing else is.
 func (w *Play) End(objects map[string]any) {
 	w.t.Helper()

@@ -22,6 +22,7 @@ import (
 type step struct {
 	Op
 	want    string
+	made    []string          // the objects that it makes
 	gone    []string          // of the objects that it uses, those that have no reference afterwards
 	ended   map[string]when   // the memories that have ended so far
 	waiting int64             // bytes that wait for work that is held back
@@ -36,7 +37,7 @@ func steps(p Program) (all []step, m *model) {
 		if v == nil {
 			panic("metamorphic: no operation " + o.Verb)
 		}
-		s := step{Op: o, uses: map[string]object{}}
+		s, known := step{Op: o, uses: map[string]object{}}, len(m.order)
 		for _, name := range o.On {
 			if used := m.objects[name]; used != nil {
 				s.uses[name] = *used
@@ -46,8 +47,11 @@ func steps(p Program) (all []step, m *model) {
 		if s.want, ok = v.expect(m, o); !ok {
 			continue
 		}
-		if made := m.objects[o.Out]; made != nil {
-			s.uses[o.Out] = *made
+		for _, name := range m.order[known:] {
+			if made := m.objects[name]; made.kind != memoryKind {
+				s.uses[name] = *made
+				s.made = append(s.made, name)
+			}
 		}
 		for _, name := range o.On {
 			if used := m.objects[name]; used != nil && used.refs == 0 {

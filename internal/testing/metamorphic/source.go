@@ -16,8 +16,8 @@ func Source(p Program, world string) string {
 	var objects []string
 	for i, s := range all {
 		b.WriteString(s.code(i))
-		if s.Out != "" {
-			objects = append(objects, fmt.Sprintf("%q: %s", s.Out, s.Out))
+		for _, name := range s.made {
+			objects = append(objects, fmt.Sprintf("%q: %s", name, variable(name)))
 		}
 	}
 	fmt.Fprintf(&b, "w.End(map[string]any{%s})\n", strings.Join(objects, ", "))
@@ -57,12 +57,12 @@ func (s step) code(i int) string {
 	if template := templates[s.Verb]; template != nil {
 		text = template(s)
 		for i, name := range s.On {
-			text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), name)
+			text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), variable(name))
 		}
 		for i, arg := range s.Args {
 			text = strings.ReplaceAll(text, fmt.Sprintf("#%d", i), arg)
 		}
-		text = strings.NewReplacer("$on", strings.Join(s.On, ", "), "$out", s.Out).Replace(text)
+		text = strings.NewReplacer("$on", strings.Join(variables(s.On), ", "), "$out", variable(s.Out)).Replace(text)
 	}
 	switch {
 	case text != "" && s.At != "":
@@ -70,14 +70,37 @@ func (s step) code(i int) string {
 	case text != "":
 		return text + "\n"
 	}
-	call := fmt.Sprintf("w.Do(%s)", strings.Join(append([]string{num(i)}, s.On...), ", "))
-	if made, ok := s.uses[s.Out]; ok && made.kind.goType(made) != "" {
-		return fmt.Sprintf("%s := %s.(%s) // %s\n", s.Out, call, made.kind.goType(made), s.Op)
+	call := fmt.Sprintf("w.Do(%s)", strings.Join(append([]string{num(i)}, variables(s.On)...), ", "))
+	if len(s.made) == 0 {
+		return fmt.Sprintf("%s // %s\n", call, s.Op)
 	}
-	if s.Out != "" {
-		return fmt.Sprintf("%s := %s // %s\n", s.Out, call, s.Op)
+	code := fmt.Sprintf("%s := %s%s // %s\n", variable(s.made[0]), call, s.assertion(s.made[0]), s.Op)
+	if len(s.made) > 1 || s.made[0] != s.Out {
+		code = fmt.Sprintf("%s // %s\n", call, s.Op)
+		for _, name := range s.made {
+			code += fmt.Sprintf("%s := w.Made(%q)%s\n", variable(name), name, s.assertion(name))
+		}
 	}
-	return fmt.Sprintf("%s // %s\n", call, s.Op)
+	return code
+}
+
+// assertion is that of the type of an object, unless that is left open.
+func (s step) assertion(name string) string {
+	made := s.uses[name]
+	if t := made.kind.goType(made); t != "" {
+		return ".(" + t + ")"
+	}
+	return ""
+}
+
+// variable is the name of an object in Go.
+func variable(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+func variables(names []string) (all []string) {
+	for _, name := range names {
+		all = append(all, variable(name))
+	}
+	return all
 }
 
 // goType is the type of an object, or "" where it is left open.
@@ -185,7 +208,7 @@ func exportCode(s step) string {
 
 func releaseCode(s step) string {
 	switch o := s.uses[s.On[0]]; o.kind {
-	case batchKind, arrayKind, recordKind, readerKind, arrayReaderKind:
+	case batchKind, arrayKind:
 		return "$0.Release()"
 	case structKind:
 		if o.plain {

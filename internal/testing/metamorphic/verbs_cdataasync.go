@@ -23,7 +23,7 @@ func drawCDataAsync(g *generator) (Op, bool) {
 	if !ok {
 		return o, false
 	}
-	g.count[flowKind]--
+	g.count[hostReaderKind]--
 	o.Out = g.name(recordKind)
 	o.Args = []string{append(ends, "early", "early")[g.IntN(len(ends)+2)], num(g.IntN(len(o.On))), num(g.IntN(3))}
 	return o, true

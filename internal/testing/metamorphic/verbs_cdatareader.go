@@ -15,8 +15,8 @@ import (
 
 // Operations of C streams that a package cdata reads, and of those that it exports and reads again.
 
-// flowKind is a reader of a package cdata.
-const flowKind kind = "f"
+// hostReaderKind is a reader of a package cdata.
+const hostReaderKind kind = "w"
 
 func init() {
 	register(
@@ -24,11 +24,11 @@ func init() {
 		&verb{name: "cdata loop", weight: 3, draw: drawCDataLoop, expect: expectCDataLoop, do: doCDataLoop},
 		&verb{name: "cdata next", weight: 10, draw: drawCDataNext, expect: expectCDataNext, do: doCDataNext},
 	)
-	releasable[flowKind] = releaseFlow
+	releasable[hostReaderKind] = releaseFlow
 }
 
-// flow is what the model knows of a reader.
-type flow struct {
+// hostFlow is what the model knows of a reader.
+type hostFlow struct {
 	rest    []*flowItem
 	current *flowItem
 	fails   bool // at its end
@@ -55,7 +55,7 @@ func drawCDataStream(g *generator) (Op, bool) {
 	if g.IntN(4) == 0 {
 		trouble = []string{"5", "22"}[g.IntN(2)] // an errno
 	}
-	return Op{Out: g.name(flowKind), Args: append(s, num(g.IntN(4)), trouble)}, true
+	return Op{Out: g.name(hostReaderKind), Args: append(s, num(g.IntN(4)), trouble)}, true
 }
 
 // part is the spec of item i of a stream.
@@ -70,8 +70,8 @@ func expectCDataStream(m *model, o Op) (string, bool) {
 	if !s.batch || s.table().hasExtensions() {
 		return "", false
 	}
-	f := m.add(o.Out, flowKind, object{table: s.table(), at: cpu})
-	known := &flow{fails: o.arg(6) != ""}
+	f := m.add(o.Out, hostReaderKind, object{table: s.table(), at: cpu})
+	known := &hostFlow{fails: o.arg(6) != ""}
 	for i := range o.num(5) {
 		memory := m.memoryNamed(fmt.Sprintf("%s.%d", o.Out, i), f)
 		known.rest = append(known.rest, &flowItem{s.part(i).table(), []*object{memory}})
@@ -139,7 +139,7 @@ func drawCDataLoop(g *generator) (Op, bool) {
 	if first == nil {
 		return Op{}, false
 	}
-	o := Op{Out: g.name(flowKind), On: []string{first.name}}
+	o := Op{Out: g.name(hostReaderKind), On: []string{first.name}}
 	for range g.IntN(3) {
 		if b := g.one(given(func(b *object) bool { return b.shape() == first.shape() }), recordKind); b != nil {
 			o.On = append(o.On, b.name)
@@ -159,8 +159,8 @@ func expectCDataLoop(m *model, o Op) (string, bool) {
 		}
 		all = append(all, b)
 	}
-	f := m.add(o.Out, flowKind, object{table: all[0].table, at: cpu})
-	known := &flow{}
+	f := m.add(o.Out, hostReaderKind, object{table: all[0].table, at: cpu})
+	known := &hostFlow{}
 	for _, b := range all {
 		item := &flowItem{b.table, slices.Clone(b.holds)}
 		for _, h := range item.holds {
@@ -244,7 +244,7 @@ func doCDataLoop(r *run, o Op) string {
 }
 
 func drawCDataNext(g *generator) (Op, bool) {
-	f := g.one(nil, flowKind)
+	f := g.one(nil, hostReaderKind)
 	if f == nil {
 		return Op{}, false
 	}
@@ -252,11 +252,11 @@ func drawCDataNext(g *generator) (Op, bool) {
 }
 
 func expectCDataNext(m *model, o Op) (string, bool) {
-	f := m.get(o.On[0], flowKind)
+	f := m.get(o.On[0], hostReaderKind)
 	if f == nil {
 		return "", false
 	}
-	known := f.known.(*flow)
+	known := f.known.(*hostFlow)
 	if known.current != nil {
 		m.drop(f, known.current.holds)
 		known.current = nil
