@@ -9,9 +9,9 @@ import (
 // Each operation is drawn, and each fault of a struct.
 func TestOperationsAreDrawn(t *testing.T) {
 	drawn, spoiled := map[string]int{}, map[string]int{}
-	const programs = 400
+	const programs = 1200
 	for seed := range uint64(programs) {
-		for _, o := range Generate(seed, 60).Ops {
+		for _, o := range Generate(seed, 120).Ops {
 			drawn[o.Verb]++
 			if o.Verb == "import wrong" {
 				spoiled[o.arg(6)]++

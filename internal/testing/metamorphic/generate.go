@@ -61,6 +61,11 @@ var scenes = [][]string{
 	{"produce", "import", "export", "take child", "release", "release", "read struct"},
 	{"with event", "export", "read struct", "import struct", "read"},
 	{"column", "view", "slice", "release", "read view"},
+	{"reader", "consume", "request", "extract", "request", "extract", "read struct", "cancel"},
+	{"reader", "async", "next", "keep and next", "cancel export", "wait for export"},
+	{"produce many", "stream", "import stream", "read behind", "slice", "close expires", "let"},
+	{"produce many", "stream", "import stream", "prefetch", "keep and next", "release", "read", "close reader"},
+	{"reader", "map", "export stream", "get schema", "get next", "get next", "release", "read struct"},
 }
 
 // next draws an operation, of which all have the weight total together.

@@ -21,7 +21,7 @@ var (
 	seedFlag   = flag.Uint64("seed", 0, "the seed of the first program; 0: a new one")
 	countFlag  = flag.Int("count", 0, "how many programs; 0: for the time of -for")
 	forFlag    = flag.Duration("for", 0, "how long programs run; 0: 30 s, 15 s with -short")
-	opsFlag    = flag.Int("ops", 80, "operations of a program")
+	opsFlag    = flag.Int("ops", 120, "operations of a program")
 	fileFlag   = flag.String("program", "", "a file with a program, to run it instead of those of seeds")
 	reduceFlag = flag.Bool("reduce", true, "make a program that fails smaller")
 	worldsFlag = flag.String("worlds", "", "a regular expression: only worlds whose names match it")

@@ -13,8 +13,8 @@ import (
 func init() {
 	register(
 		&verb{name: "async", weight: 6, draw: drawAsync, expect: expectAsync, do: doAsync},
-		&verb{name: "wait for export", weight: 4, draw: drawWaitExport, expect: expectWaitExport, do: doWaitExport},
-		&verb{name: "cancel export", weight: 1, draw: drawCancelExport, expect: expectCancelExport, do: doCancelExport},
+		&verb{name: "wait for export", weight: 8, draw: drawWaitExport, expect: expectWaitExport, do: doWaitExport},
+		&verb{name: "cancel export", weight: 10, draw: drawCancelExport, expect: expectCancelExport, do: doCancelExport},
 	)
 	releasable[asyncKind] = func(*run, Op) string { return "ok" }
 }

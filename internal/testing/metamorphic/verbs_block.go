@@ -9,9 +9,9 @@ import (
 
 func init() {
 	register(
-		&verb{name: "read behind", weight: 5, draw: drawReadBehind, expect: expectReadBehind, do: doReadBehind},
-		&verb{name: "let", weight: 4, draw: drawLet, expect: expectLet, do: doLet},
-		&verb{name: "close expires", weight: 3, draw: drawCloseExpires, expect: expectCloseExpires, do: doCloseExpires},
+		&verb{name: "read behind", weight: 14, draw: drawReadBehind, expect: expectReadBehind, do: doReadBehind},
+		&verb{name: "let", weight: 8, draw: drawLet, expect: expectLet, do: doLet},
+		&verb{name: "close expires", weight: 14, draw: drawCloseExpires, expect: expectCloseExpires, do: doCloseExpires},
 	)
 }
 

@@ -15,7 +15,7 @@ func init() {
 		&verb{name: "column", weight: 8, draw: drawColumn, expect: expectColumn, do: doColumn},
 		&verb{name: "combine", weight: 6, draw: drawCombine, expect: expectCombine, do: doCombine},
 		&verb{name: "with column", weight: 4, draw: drawWithColumn, expect: expectWithColumn, do: doWithColumn},
-		&verb{name: "with metadata", weight: 1, draw: drawOn(batchKind), expect: expectWithMetadata, do: doWithMetadata},
+		&verb{name: "with metadata", weight: 3, draw: drawOn(batchKind), expect: expectWithMetadata, do: doWithMetadata},
 		&verb{name: "as cpu", weight: 3, draw: drawAsCPU, expect: expectAsCPU, do: doAsCPU},
 		&verb{name: "copy", weight: 8, draw: drawCopy, expect: expectCopy, do: doCopy},
 		&verb{name: "with event", weight: 3, draw: drawWithEvent, expect: expectWithEvent, do: doWithEvent},

@@ -24,7 +24,7 @@ import (
 // Operations of streams of Arrow Flight whose dictionaries grow, by a delta that may be broken: the batch before it keeps its values.
 
 func init() {
-	register(&verb{name: "flight delta", weight: 1, draw: drawDelta, expect: expectDelta, do: doDelta})
+	register(&verb{name: "flight delta", weight: 10, draw: drawDelta, expect: expectDelta, do: doDelta})
 }
 
 // deltas are the kinds of deltas.

@@ -15,8 +15,8 @@ import (
 
 func init() {
 	register(
-		&verb{name: "starve", weight: 3, draw: drawStarve, expect: expectReadyBatch, do: doStarve},
-		&verb{name: "fault", weight: 6, draw: drawFault, expect: expectReadyBatch, do: doFault},
+		&verb{name: "starve", weight: 10, draw: drawStarve, expect: expectReadyBatch, do: doStarve},
+		&verb{name: "fault", weight: 18, draw: drawFault, expect: expectReadyBatch, do: doFault},
 	)
 }
 

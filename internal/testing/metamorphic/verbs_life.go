@@ -15,8 +15,8 @@ func init() {
 		&verb{name: "retain", weight: 4, draw: drawRetain, expect: expectRetain, do: doRetain},
 		&verb{name: "release", weight: 30, draw: drawRelease, expect: expectRelease, do: doRelease},
 		&verb{name: "misuse", weight: 4, draw: drawMisuse, expect: expectMisuse, do: doMisuse},
-		&verb{name: "hold", weight: 16, draw: drawHold, expect: expectHold, do: doHold, fixed: true},
-		&verb{name: "fire", weight: 5, draw: drawFire, expect: expectFire, do: doFire, fixed: true},
+		&verb{name: "hold", weight: 14, draw: drawHold, expect: expectHold, do: doHold, fixed: true},
+		&verb{name: "fire", weight: 4, draw: drawFire, expect: expectFire, do: doFire, fixed: true},
 		&verb{name: "used on", weight: 4, draw: drawUsedOn, expect: expectUsedOn, do: doUsedOn},
 		&verb{name: "wait on", weight: 2, draw: drawUsedOn, expect: expectWaitOn, do: doWaitOn},
 	)

@@ -17,9 +17,9 @@ const consumerKind kind = "u"
 func init() {
 	register(
 		&verb{name: "consume", weight: 5, draw: drawConsume, expect: expectConsume, do: doConsume},
-		&verb{name: "request", weight: 5, draw: drawRequest, expect: expectRequest, do: doRequest},
-		&verb{name: "extract", weight: 9, draw: drawExtract, expect: expectExtract, do: doExtract},
-		&verb{name: "cancel", weight: 2, draw: drawCancel, expect: expectCancel, do: doCancel},
+		&verb{name: "request", weight: 20, draw: drawRequest, expect: expectRequest, do: doRequest},
+		&verb{name: "extract", weight: 16, draw: drawExtract, expect: expectExtract, do: doExtract},
+		&verb{name: "cancel", weight: 6, draw: drawCancel, expect: expectCancel, do: doCancel},
 	)
 	releasable[consumerKind] = releaseConsumer
 }

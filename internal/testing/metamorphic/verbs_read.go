@@ -24,7 +24,7 @@ func init() {
 		&verb{name: "view", weight: 4, draw: drawView, expect: expectView, do: doView},
 		&verb{name: "read view", weight: 5, draw: drawReadView, expect: expectReadView, do: doReadView},
 		&verb{name: "count nulls", weight: 3, draw: drawCountNulls, expect: expectCountNulls, do: doCountNulls},
-		&verb{name: "expire", weight: 4, draw: drawExpire, expect: expectExpire, do: doExpire},
+		&verb{name: "expire", weight: 10, draw: drawExpire, expect: expectExpire, do: doExpire},
 	)
 }
 
