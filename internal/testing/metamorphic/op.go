@@ -7,11 +7,7 @@ import (
 	"strings"
 )
 
-// Op is one operation of a program: a line such as
-//
-//	b4 = slice(b3; 1, 5) @goroutine
-//
-// which makes b4 of b3 and of two arguments, on another goroutine.
+// Op is one operation of a program. Its line "b4 = slice(b3; 1, 5) @goroutine" makes b4 of b3 and of two arguments, on another goroutine.
 type Op struct {
 	Out  string   // the object that it makes, or ""
 	Verb string   // the name of the operation
@@ -66,7 +62,7 @@ func ParseOp(line string) (o Op, err error) {
 }
 
 func list(text string) (all []string) {
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			all = append(all, part)
 		}

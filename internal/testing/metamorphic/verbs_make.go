@@ -52,8 +52,6 @@ func (s spec) kind() kind {
 	return arrayKind
 }
 
-func (s spec) field() arrow.Field { return fieldOf("", s.types[0]) }
-
 // ofTable is the kind of a batch or array with a table.
 func ofTable(t table) kind {
 	if t.batch {
