@@ -68,6 +68,7 @@ type setting struct {
 // open opens a world until the end of the test. pace is that of the machine.
 func (w World) open(t testing.TB, pace *within.Pace) *setting {
 	s := &setting{World: w, pace: pace, home: device.CPUDevice(), other: device.CPUDevice(), mem: memory.DefaultAllocator}
+	s.upstream = s.upstream && !underCgocheck
 	if !w.gpu {
 		return s
 	}

@@ -1,0 +1,5 @@
+//go:build !goexperiment.cgocheck2
+
+package metamorphic
+
+const underCgocheck = false
