@@ -205,7 +205,7 @@ soak: ## random programs in all worlds, and two simulated GPUs under 200 gorouti
 	RANDOM_PROGRAMS=2500 $(GO) test ./cudasim -count=1 -run 'TestRules$$'
 	$(GO) test ./cdevice -count=1 -timeout 0 -run TestMissingWaitsAreReported -missing 30
 	$(GO) test ./flight -count=1 -timeout 0 -run TestChangedMessages -changes 800
-	$(GO) test -v -count=1 -timeout 0 ./internal/testing/metamorphic -run TestPrograms -for $(SOAKTIME)
+	$(GO) test -v -count=1 -timeout 0 ./internal/testing/metamorphic -run TestPrograms -seed 0 -for $(SOAKTIME)
 	CDEVICE_SOAK=$(SOAKTIME) CDEVICE_SOAK_BOUND=100ms $(GO) test -v -count=1 -timeout 0 ./integration/soak
 
 FUZZTIME ?= 60s

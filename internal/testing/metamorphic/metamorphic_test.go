@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	seedFlag   = flag.Uint64("seed", 0, "the seed of the first program; 0: a new one")
-	countFlag  = flag.Int("count", 0, "how many programs; 0: for the time of -for")
+	seedFlag   = flag.Uint64("seed", 1, "the seed of the first program; 0: a new one")
+	countFlag  = flag.Int("programs", 0, "how many programs, or how often the one of -program; 0: for the time of -for")
 	forFlag    = flag.Duration("for", 0, "how long programs run; 0: 30 s, 15 s with -short")
 	opsFlag    = flag.Int("ops", 120, "operations of a program")
 	fileFlag   = flag.String("program", "", "a file with a program, to run it instead of those of seeds")
@@ -48,7 +48,7 @@ func TestPrograms(t *testing.T) {
 		require.NoError(t, err)
 		w.Programs, w.Repeat = []string{string(text)}, *countFlag
 	}
-	if w.Seed == 0 {
+	if w.Seed == 0 && len(w.Programs) == 0 {
 		w.Seed = uint64(time.Now().UnixNano()) % 1e12
 	}
 	if w.For == 0 && w.Count == 0 {
@@ -134,12 +134,12 @@ func report(t *testing.T, s State, out string) {
 		}
 		return s.Failure != nil
 	})
-	t.Logf("%v\nby %d of %d operations, which as a row of testdata/corpus are\n\n%s\nin Go\n\n%s\nand again by\n\n\tgo test ./internal/testing/metamorphic -run TestPrograms -seed %d -count 1 -ops %d -worlds '%s' # at %s",
+	t.Logf("%v\nby %d of %d operations, which as a row of testdata/corpus are\n\n%s\nin Go\n\n%s\nand again by\n\n\tgo test ./internal/testing/metamorphic -run TestPrograms -seed %d -programs 1 -ops %d -worlds '%s' # at %s",
 		last.Failure, len(less.Ops), len(p.Ops), less, Source(less, last.World), p.Seed, *opsFlag, only.Worlds, commit())
 }
 
 func quoteMeta(s string) string {
-	return strings.NewReplacer(".", `\.`, "(", `\(`, ")", `\)`).Replace(s)
+	return strings.NewReplacer(".", `\.`, "(", `\(`, ")", `\)`, "'", ".").Replace(s)
 }
 
 // ending is the last part of an output.

@@ -174,7 +174,11 @@ func drawCancelExport(g *generator) (Op, bool) {
 	return Op{On: []string{e.name}}, true
 }
 
-func cancelable(e *object) bool { return !e.known.(*sender).canceled }
+// cancelable reports whether a stream can be canceled. What a reader gets that waits meanwhile is not known.
+func cancelable(e *object) bool {
+	s := e.known.(*sender)
+	return !s.canceled && !s.source.known.(*flow).busy
+}
 
 // expectCancelExport does not know how many batches the other side still gets.
 func expectCancelExport(m *model, o Op) (string, bool) {
