@@ -41,6 +41,8 @@ func Generate(seed uint64, n int) Program {
 				o.At = "goroutine"
 			case 1:
 				o.At = "callback"
+			case 2:
+				o.At = "thread"
 			}
 		}
 		if _, ok := v.expect(g.m, o); ok {

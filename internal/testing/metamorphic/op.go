@@ -13,7 +13,7 @@ type Op struct {
 	Verb string   // the name of the operation
 	On   []string // the objects that it uses
 	Args []string
-	At   string // where it runs: "", "goroutine" or "callback"
+	At   string // where it runs: "", another "goroutine", a "callback" of C, a "thread" of C
 }
 
 // none is the text of an empty argument.

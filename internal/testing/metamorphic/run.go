@@ -211,11 +211,14 @@ func (r *run) within(o Op) (got string, finished bool) {
 		done <- verbs[o.Verb].do(r, o)
 	}
 	go func() {
-		if o.At == "callback" {
+		switch o.At {
+		case "callback":
 			cpeer.CallBack(do)
-			return
+		case "thread":
+			foreign.CallOnThread(do)
+		default:
+			do()
 		}
-		do()
 	}()
 	select {
 	case got = <-done:

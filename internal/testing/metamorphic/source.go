@@ -66,7 +66,7 @@ func (s step) code(i int) string {
 	}
 	switch {
 	case text != "" && s.At != "":
-		return fmt.Sprintf("// on another goroutine, or in a callback of C: %s\n%s\n", s.Op, text)
+		return fmt.Sprintf("// on another goroutine, in a callback of C or on a thread of C: %s\n%s\n", s.Op, text)
 	case text != "":
 		return text + "\n"
 	}
