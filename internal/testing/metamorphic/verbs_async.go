@@ -128,7 +128,7 @@ func (s *sender) state(*object) string {
 		return ""
 	case f.over && f.end == s.end.imported():
 		return "ended"
-	case !f.over && (!f.taken && len(f.items) > 4 || f.waits()):
+	case !f.over && !f.taken && len(f.items) > 4: // a source that waits may fail before it does
 		return "open"
 	}
 	return ""
