@@ -61,7 +61,7 @@ func (a AsyncConsumer) Request(n int, thread bool) {
 // Cancel cancels the stream.
 func (a AsyncConsumer) Cancel(thread bool) { C.foreign_cancel(a.c, flag(thread)) }
 
-// Extract extracts a task, once; out is nil where nobody wants it. It returns an errno, or 0.
+// Extract extracts a task, once; a nil out drops it. It returns an errno, or 0.
 func (a AsyncConsumer) Extract(task int, out *cdevice.CArrowDeviceArray, thread bool) int {
 	return int(C.foreign_extract(a.c, C.int64_t(task), (*C.struct_ArrowDeviceArray)(unsafe.Pointer(out)), flag(thread)))
 }

@@ -28,7 +28,7 @@ type Place struct {
 	// Event is recorded behind the filling, and becomes sync_event. Without it, New waits for the filling.
 	Event      device.Event
 	Misaligned bool // buffers begin at odd addresses, where the type allows it
-	// HostWrite is told of each write of the host to memory of the device; nil if nobody asks.
+	// HostWrite is told of each write of the host to memory of the device; it may be nil.
 	HostWrite func(p device.Ptr, size int64)
 }
 
