@@ -4,6 +4,7 @@
 package foreign
 
 // #cgo !windows LDFLAGS: -lpthread
+// #cgo windows LDFLAGS: -Wl,-Bstatic -lwinpthread -Wl,-Bdynamic
 // #include <stdlib.h>
 // #include "foreign.h"
 import "C"

@@ -1,5 +1,15 @@
 #include "stopper.h"
 
+#if defined(_WIN32)
+
+/* A thread cannot be stopped by a signal. */
+int foreign_stoppable(void) { return -1; }
+void foreign_unstoppable(void) {}
+int foreign_stop(void) { return 0; }
+void foreign_go_on(void) {}
+
+#else
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +21,7 @@ static struct {
   int known, stopped, let;
 } now;
 
-static int number(void) { return SIGRTMIN + 7; }
+static int number(void) { return SIGUSR2; }
 
 static void nap(void) {
   struct timespec t = {0, 20000};
@@ -56,3 +66,5 @@ void foreign_go_on(void) {
   __atomic_store_n(&now.let, 1, __ATOMIC_SEQ_CST);
   for (int i = 0; i < LONGEST && __atomic_load_n(&now.stopped, __ATOMIC_SEQ_CST); i++) nap();
 }
+
+#endif

@@ -22,6 +22,7 @@ type flow struct {
 	schema  end       // the error of a source that has no schema
 	current []*object // memories of the item that Next has made the current one
 	has     *item     // that item
+	shown   *object   // holds them, once another reader reads the items
 	over    bool      // the end was seen
 	taken   bool      // another reader reads the items, perhaps ahead
 	unsure  bool      // what is read from it is not known: only releases are
@@ -301,6 +302,7 @@ func (m *model) taken(s *object) {
 	m.setLoose(current, true)
 	m.hold(s.source(), current)
 	current.refs = 0
+	f.shown = current
 	for _, h := range f.current {
 		m.unhold(s.source(), h)
 	}
@@ -366,7 +368,7 @@ func shapeOf(t table) table {
 // under is a table under the names of a reader.
 func (t table) under(shape table) table {
 	if t.batch {
-		t.names, t.tagged = shape.names, shape.tagged
+		t.names = shape.names
 	}
 	return t
 }

@@ -224,11 +224,7 @@ func (t table) schemaCode() string {
 	for i := range fields {
 		fields[i] = fieldCode(t.names[i], t.types[i])
 	}
-	tags := "nil"
-	if t.tagged {
-		tags = "metamorphic.Tag()"
-	}
-	return "arrow.NewSchema([]arrow.Field{" + strings.Join(fields, ", ") + "}, " + tags + ")"
+	return "arrow.NewSchema([]arrow.Field{" + strings.Join(fields, ", ") + "}, metamorphic.Tag())"
 }
 
 func fieldCode(name, kind string) string {

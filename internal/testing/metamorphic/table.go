@@ -19,7 +19,6 @@ type table struct {
 	values [][]string
 	rows   int
 	batch  bool
-	tagged bool // the schema has metadata
 }
 
 // null is the text of an element without a value.
@@ -99,18 +98,15 @@ func (t table) schema() *arrow.Schema {
 	for i := range fields {
 		fields[i] = fieldOf(t.names[i], t.types[i])
 	}
-	if t.tagged {
-		return arrow.NewSchema(fields, &tag)
-	}
-	return arrow.NewSchema(fields, nil)
+	return arrow.NewSchema(fields, &tag)
 }
 
-// tag is the metadata of schemas that have some.
+// tag is the metadata of schemas, and of batches that have some.
 var tag = arrow.NewMetadata([]string{"key"}, []string{"value"})
 
 // shape is equal for tables that one stream can have.
 func (t table) shape() string {
-	return fmt.Sprint(t.batch, t.names, t.types, t.tagged)
+	return fmt.Sprint(t.batch, t.names, t.types)
 }
 
 func (t table) slice(i, j int) table {
@@ -123,7 +119,7 @@ func (t table) slice(i, j int) table {
 }
 
 func (t table) pick(indices ...int) table {
-	s := table{rows: t.rows, batch: t.batch, tagged: t.tagged}
+	s := table{rows: t.rows, batch: t.batch}
 	for _, i := range indices {
 		s.names, s.types, s.values = append(s.names, t.names[i]), append(s.types, t.types[i]), append(s.values, t.values[i])
 	}
@@ -133,7 +129,7 @@ func (t table) pick(indices ...int) table {
 // column is column i of a batch as an array.
 func (t table) column(i int) table {
 	s := t.pick(i)
-	s.batch, s.tagged = false, false
+	s.batch = false
 	return s
 }
 

@@ -218,7 +218,8 @@ func doCDataExport(r *run, o Op) string {
 	if schema == nil {
 		return "ok"
 	}
-	return r.checkSchema(b.table, schema)
+	exported, _ := r.values[o.On[0]].(interface{ Schema() *arrow.Schema })
+	return r.checkSchema(b.table, exported, schema)
 }
 
 func drawCDataSchema(g *generator) (Op, bool) {

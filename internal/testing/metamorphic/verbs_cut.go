@@ -1,7 +1,10 @@
 package metamorphic
 
 import (
+	"fmt"
 	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
@@ -267,13 +270,14 @@ func expectWithMetadata(m *model, o Op) (string, bool) {
 	if b == nil {
 		return "", false
 	}
-	m.derived(o.Out, b.table, b).tagged = true
+	m.derived(o.Out, b.table, b)
 	return "ok", true
 }
 
 func doWithMetadata(r *run, o Op) string {
-	r.values[o.Out] = value[*cdevice.RecordBatch](r, o.On[0]).WithMetadata(tag)
-	return "ok"
+	b := value[*cdevice.RecordBatch](r, o.On[0]).WithMetadata(tag)
+	r.values[o.Out] = b
+	return sameMetadata(tag, b.Metadata())
 }
 
 func drawAsCPU(g *generator) (Op, bool) {
@@ -338,7 +342,11 @@ func expectCopy(m *model, o Op) (string, bool) {
 func doCopy(r *run, o Op) string {
 	to := r.at(place(o.arg(0)))
 	if b, ok := r.values[o.On[0]].(*cdevice.RecordBatch); ok {
-		return made(r, o.Out)(b.CopyTo(background, to))
+		c, err := b.CopyTo(background, to)
+		if got := made(r, o.Out)(c, err); got != "ok" {
+			return got
+		}
+		return sameMetadata(b.Metadata(), c.Metadata())
 	}
 	return made(r, o.Out)(value[*cdevice.Array](r, o.On[0]).CopyTo(background, to))
 }
@@ -371,4 +379,12 @@ func doWithEvent(r *run, o Op) string {
 		return made(r, o.Out)(b.WithEvent(s))
 	}
 	return made(r, o.Out)(value[*cdevice.Array](r, o.On[0]).WithEvent(s))
+}
+
+// sameMetadata compares the metadata of a batch or a schema, which what is made of it keeps.
+func sameMetadata(want, got arrow.Metadata) string {
+	if !got.Equal(want) {
+		return fmt.Sprintf("the metadata %v, not %v", got, want)
+	}
+	return "ok"
 }

@@ -161,7 +161,6 @@ func expectMapTo(m *model, o Op) (string, bool) {
 			return t
 		}
 		t = t.pick(o.nums()...)
-		t.tagged = true
 		for i := range t.names {
 			t.names[i] = fmt.Sprintf("m%d", i)
 		}

@@ -75,7 +75,8 @@ func doExport(r *run, o Op) string {
 	if got != "ok" || schema == nil {
 		return got
 	}
-	return r.checkSchema(r.tables[o.On[0]].table, schema)
+	b, _ := r.values[o.On[0]].(interface{ Schema() *arrow.Schema })
+	return r.checkSchema(r.tables[o.On[0]].table, b, schema)
 }
 
 func exportTo[S cdevice.ArrayStruct](v any, out *S, schema *cdata.CArrowSchema) error {
@@ -142,8 +143,8 @@ func (r *run) arrayOnCPU(name string, a *cdevice.Array) (*cdevice.Array, error) 
 	return a.CopyTo(background, r.at(cpu))
 }
 
-// checkSchema imports a schema: with arrow-go, unless it has extension types or ordered dictionaries, which arrow-go does not import.
-func (r *run) checkSchema(t table, schema *cdata.CArrowSchema) string {
+// checkSchema imports the schema of b, unless that is nil: with arrow-go, unless it has extension types or ordered dictionaries, which arrow-go does not import.
+func (r *run) checkSchema(t table, b interface{ Schema() *arrow.Schema }, schema *cdata.CArrowSchema) string {
 	importField, importSchema := cdata.ImportCArrowField, cdata.ImportCArrowSchema
 	if slices.ContainsFunc(t.types, func(name string) bool {
 		d, ok := caseOf(name).Type.(*arrow.DictionaryType)
@@ -168,7 +169,10 @@ func (r *run) checkSchema(t table, schema *cdata.CArrowSchema) string {
 	if want := t.schema(); !got.Equal(want) {
 		return "the schema " + got.String() + ", not " + want.String()
 	}
-	return "ok"
+	if b == nil {
+		return "ok"
+	}
+	return sameMetadata(b.Schema().Metadata(), got.Metadata())
 }
 
 func drawReadStruct(g *generator) (Op, bool) {

@@ -245,10 +245,22 @@ func (r *run) stream(name string) device.Stream {
 
 func doUsedOn(r *run, o Op) string {
 	s := r.stream(o.arg(0))
-	if b, ok := r.values[o.On[0]].(*cdevice.RecordBatch); ok {
-		return errorText(b.UsedOn(s))
+	for _, v := range append([]any{r.values[o.On[0]]}, r.beside(o.On[0])...) {
+		if err := v.(interface {
+			UsedOn(device.Stream) error
+		}).UsedOn(s); err != nil {
+			return errorText(err)
+		}
 	}
-	return errorText(value[*cdevice.Array](r, o.On[0]).UsedOn(s))
+	return "ok"
+}
+
+// beside is what a copy in this world stands in for.
+func (r *run) beside(name string) (all []any) {
+	for _, v := range r.kept[name] {
+		all = append(all, v)
+	}
+	return all
 }
 
 func expectWaitOn(m *model, o Op) (string, bool) {

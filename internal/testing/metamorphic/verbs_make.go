@@ -190,12 +190,12 @@ func importStruct[S cdevice.ArrayStruct](r *run, out string, t table, a *S, sche
 		r.note("%v", err)
 		return errorText(err)
 	}
-	if t.batch {
-		r.values[out] = b
-	} else {
+	if !t.batch {
 		r.values[out] = arr
+		return "ok"
 	}
-	return "ok"
+	r.values[out] = b
+	return sameMetadata(tag, b.Schema().Metadata())
 }
 
 // owned adds the memory of a copy, or of an allocator of the program.

@@ -348,7 +348,7 @@ func (m *model) close(source *object) {
 	}
 	m.spoil(source)
 	for _, h := range source.holds {
-		if h.kind == sourceKind && h != f.lag {
+		if h.kind == sourceKind && h != f.lag && h != f.shown {
 			m.unhold(source, h) // the reader that this one is made of
 		}
 	}

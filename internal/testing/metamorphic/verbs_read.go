@@ -118,6 +118,9 @@ func (r *run) record(b *cdevice.RecordBatch, copied bool) (arrow.RecordBatch, er
 				for _, c := range rec.Columns() {
 					r.lookAt(c.Data())
 				}
+				if with, ok := rec.(arrow.RecordBatchWithMetadata); ok && !with.Metadata().Equal(b.Metadata()) {
+					return rec, fmt.Errorf("a host view with the metadata %v, not %v", with.Metadata(), b.Metadata())
+				}
 			}
 			return rec, err
 		}

@@ -341,7 +341,7 @@ func doGetSchema(r *run, o Op) string {
 	if a.Code != 0 {
 		return inC(a)
 	}
-	return r.checkSchema(r.tables[o.On[0]].table, schema)
+	return r.checkSchema(r.tables[o.On[0]].table, nil, schema)
 }
 
 // inC is the inC of an end for an answer that is an error.

@@ -128,7 +128,7 @@ func doWrapByVariable(r *run, o Op) string {
 	if got != "ok" {
 		return got
 	}
-	return r.checkSchema(t, schema)
+	return r.checkSchema(t, nil, schema)
 }
 
 func exportedAndImported(rec arrow.RecordBatch, schema *cdata.CArrowSchema, s *arrow.Schema, how string) (*cdevice.RecordBatch, error) {

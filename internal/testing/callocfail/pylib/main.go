@@ -1,4 +1,4 @@
-//go:build cgo && unix
+//go:build cgo && linux
 
 // Command pylib is a library of functions in Go for Python, in which allocations fail: testdata/failing.py loads it.
 package main
