@@ -266,6 +266,9 @@ func (m *model) derive(out string, from *object, f func(item) item) *object {
 	m.behind = true
 	m.taken(from)
 	d := &flow{end: base.end, schema: base.schema, gate: base.gate, blockAt: base.blockAt, derived: true}
+	if base.over {
+		d.gate = nil // a source that has ended, or was closed, is not asked
+	}
 	for _, it := range base.items {
 		d.items = append(d.items, f(it))
 	}
