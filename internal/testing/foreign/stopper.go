@@ -11,7 +11,7 @@ import (
 var stoppable sync.Mutex
 
 // Stoppable calls f on a thread that [Stop] stops between any two instructions. There is one such thread at a time, and f returns when
-// nobody stops it any more.
+// no call of Stop is to come.
 func Stoppable(f func()) {
 	stoppable.Lock()
 	defer stoppable.Unlock()

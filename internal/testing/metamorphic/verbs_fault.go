@@ -2,12 +2,10 @@ package metamorphic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
 )
 
@@ -79,14 +77,8 @@ func seenError(err error) string {
 func (r *run) starved(b *cdevice.RecordBatch, t table) error {
 	ctx, cancel := context.WithTimeout(background, 5*time.Millisecond)
 	defer cancel()
-	began := time.Now()
-	c, err := b.CopyTo(ctx, r.home)
-	switch {
-	case err == nil:
+	if c, err := b.CopyTo(ctx, r.home); err == nil { // which needed none of that memory
 		defer c.Release()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, device.ErrNotSupported):
-	case time.Since(began) > limit():
-		return fmt.Errorf("after %v: %w", time.Since(began), err)
 	}
 	if err := r.exported(b, t, 1, foreign.Thread); err != nil {
 		return err
