@@ -129,16 +129,8 @@ func doWait(r *run, o Op) string {
 	ctx, cancel := context.WithTimeout(background, 2*time.Millisecond)
 	defer cancel()
 	err := s.Wait(ctx)
-	switch {
-	case err == nil || isProducer(err) || is(err, cdevice.ErrReleased) || marker.MatchString(err.Error()):
-		return describe(err)
-	case is(err, context.Canceled):
-		return "canceled"
+	if seen := describe(err); err == nil || seen != err.Error() {
+		return seen
 	}
 	return errorText(err)
-}
-
-func isProducer(err error) bool {
-	var pe *cdevice.ProducerError
-	return asError(err, &pe)
 }
