@@ -129,7 +129,7 @@ func doWait(r *run, o Op) string {
 	ctx, cancel := context.WithTimeout(background, 2*time.Millisecond)
 	defer cancel()
 	err := s.Wait(ctx)
-	if seen := describe(err); err == nil || seen != err.Error() {
+	if seen, ok := knownEnd(err); ok {
 		return seen
 	}
 	return errorText(err)

@@ -89,63 +89,79 @@ func (r *run) readBatch(b *cdevice.RecordBatch, how string) string {
 		return r.readColumns(b, "host view")
 	case "views":
 		return r.readColumns(b, "views")
+	}
+	return readWhole(r, b, how, r.record, seenRecord)
+}
+
+// whole is a *cdevice.RecordBatch or a *cdevice.Array, of which host views and copies of it on the host are of type H.
+type whole[T, H any] interface {
+	sliceable[T]
+	DeviceID() device.ID
+	AsCPU(context.Context) (T, error)
+	HostView(context.Context) (H, error)
+	CopyToHost(context.Context, memory.Allocator, ...cdevice.CopyOption) (H, error)
+}
+
+// readWhole reads all of a batch or an array, through one object of arrow-go.
+func readWhole[T whole[T, H], H releaser](r *run, v T, how string, host func(T, bool) (H, error), seen func(H) string) string {
+	switch how {
 	case "validated":
-		if err := b.ValidateFull(background); err != nil {
+		if err := v.ValidateFull(background); err != nil {
 			return err.Error()
 		}
 	case "as cpu":
-		if c, err := b.AsCPU(background); err == nil {
+		if c, err := v.AsCPU(background); err == nil {
 			defer c.Release()
-			b = c
-		} else if r.accessible(b.DeviceID()) {
+			v = c
+		} else if r.accessible(v.DeviceID()) {
 			return err.Error()
 		}
 	}
-	rec, err := r.record(b, how == "copy to host")
+	h, err := host(v, how == "copy to host")
 	if err != nil {
 		return err.Error()
 	}
-	defer rec.Release()
-	return seenRecord(rec)
+	defer h.Release()
+	return seen(h)
+}
+
+// onHost returns a host view of memory that the CPU can access, else a copy.
+func onHost[T whole[T, H], H any](r *run, v T, copied bool) (h H, view bool, err error) {
+	if !copied {
+		h, err = v.HostView(background)
+		if r.accessible(v.DeviceID()) {
+			return h, err == nil, err
+		}
+		if text := errorText(err); text != failed("ErrNotSupported") {
+			return h, false, fmt.Errorf("HostView of memory of a GPU: %s: %w", text, err)
+		}
+	}
+	h, err = v.CopyToHost(background, memory.DefaultAllocator)
+	return h, false, err
 }
 
 // record returns a host view of a batch, or a copy.
 func (r *run) record(b *cdevice.RecordBatch, copied bool) (arrow.RecordBatch, error) {
-	if !copied {
-		rec, err := b.HostView(background)
-		if r.accessible(b.DeviceID()) {
-			if err == nil {
-				for _, c := range rec.Columns() {
-					r.lookAt(c.Data())
-				}
-				if with, ok := rec.(arrow.RecordBatchWithMetadata); ok && !with.Metadata().Equal(b.Metadata()) {
-					return rec, fmt.Errorf("a host view with the metadata %v, not %v", with.Metadata(), b.Metadata())
-				}
-			}
-			return rec, err
-		}
-		if text := errorText(err); text != failed("ErrNotSupported") {
-			return nil, fmt.Errorf("HostView of memory of a GPU: %s: %w", text, err)
-		}
+	rec, view, err := onHost(r, b, copied)
+	if !view {
+		return rec, err
 	}
-	return b.CopyToHost(background, memory.DefaultAllocator)
+	for _, c := range rec.Columns() {
+		r.lookAt(c.Data())
+	}
+	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok && !with.Metadata().Equal(b.Metadata()) {
+		return rec, fmt.Errorf("a host view with the metadata %v, not %v", with.Metadata(), b.Metadata())
+	}
+	return rec, nil
 }
 
 // host is record for an array.
 func (r *run) host(a *cdevice.Array, copied bool) (arrow.Array, error) {
-	if !copied {
-		arr, err := a.HostView(background)
-		if r.accessible(a.DeviceID()) {
-			if err == nil {
-				r.lookAt(arr.Data())
-			}
-			return arr, err
-		}
-		if text := errorText(err); text != failed("ErrNotSupported") {
-			return nil, fmt.Errorf("HostView of memory of a GPU: %s: %w", text, err)
-		}
+	arr, view, err := onHost(r, a, copied)
+	if view {
+		r.lookAt(arr.Data())
 	}
-	return a.CopyToHost(background, memory.DefaultAllocator)
+	return arr, err
 }
 
 func (r *run) readColumns(b *cdevice.RecordBatch, how string) string {
@@ -161,27 +177,10 @@ func (r *run) readColumns(b *cdevice.RecordBatch, how string) string {
 }
 
 func (r *run) readArray(a *cdevice.Array, how string) string {
-	switch how {
-	case "views":
+	if how == "views" {
 		return r.readArrayView(a)
-	case "validated":
-		if err := a.ValidateFull(background); err != nil {
-			return err.Error()
-		}
-	case "as cpu":
-		if c, err := a.AsCPU(background); err == nil {
-			defer c.Release()
-			a = c
-		} else if r.accessible(a.DeviceID()) {
-			return err.Error()
-		}
 	}
-	arr, err := r.host(a, how == "copy to host")
-	if err != nil {
-		return err.Error()
-	}
-	defer arr.Release()
-	return seenArray(arr)
+	return readWhole(r, a, how, r.host, seenArray)
 }
 
 func (r *run) readArrayView(a *cdevice.Array) string {
@@ -195,6 +194,11 @@ func (r *run) readArrayView(a *cdevice.Array) string {
 	if err != nil {
 		return err.Error()
 	}
+	return r.seenView(v, a)
+}
+
+// seenView reads a view, which an array holds.
+func (r *run) seenView(v cdevice.ArrayView, a *cdevice.Array) string {
 	arr, err := r.host(a, false)
 	if err != nil {
 		return err.Error()
@@ -360,16 +364,7 @@ func doReadView(r *run, o Op) string {
 	if !ok {
 		return r.readArray(a, "copy to host")
 	}
-	arr, err := r.host(a, false)
-	if err != nil {
-		return err.Error()
-	}
-	defer arr.Release()
-	values, err := viewed(v, arr)
-	if err != nil {
-		return err.Error()
-	}
-	return table{rows: v.Len(), values: [][]string{values}}.String()
+	return r.seenView(v, a)
 }
 
 func drawCountNulls(g *generator) (Op, bool) {

@@ -236,28 +236,36 @@ var marker = regexp.MustCompile(`trouble \d+`)
 
 // describe is what programs see of the end of a stream: the seen of an end.
 func describe(err error) string {
+	if seen, ok := knownEnd(err); ok {
+		return seen
+	}
+	return err.Error()
+}
+
+// knownEnd is describe for an error that tells the end of a stream. It reports false for another one.
+func knownEnd(err error) (seen string, ok bool) {
 	var pe *cdevice.ProducerError
 	switch {
 	case err == nil:
-		return "the end"
+		return "the end", true
 	case asError(err, &pe):
-		return fmt.Sprintf("the producer's error %d %s", pe.Code, marker.FindString(pe.Message))
+		return fmt.Sprintf("the producer's error %d %s", pe.Code, marker.FindString(pe.Message)), true
 	case is(err, cdevice.ErrReleased):
-		return "closed"
+		return "closed", true
 	case is(err, context.Canceled):
-		return "canceled"
+		return "canceled", true
 	case strings.Contains(err.Error(), "returned nil without an error"):
-		return "nil"
+		return "nil", true
 	case hasStack(err):
-		return "panic " + marker.FindString(err.Error())
+		return "panic " + marker.FindString(err.Error()), true
 	case marker.MatchString(err.Error()):
-		return marker.FindString(err.Error())
+		return marker.FindString(err.Error()), true
 	case is(err, io.ErrUnexpectedEOF):
-		return "cut off"
+		return "cut off", true
 	case strings.Contains(err.Error(), "no more tasks than were requested"):
-		return "too many"
+		return "too many", true
 	}
-	return err.Error()
+	return "", false
 }
 
 func drawExportStream(g *generator) (Op, bool) {
