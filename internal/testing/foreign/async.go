@@ -30,7 +30,7 @@ func (a AsyncConsumer) Handler() *cdevice.CArrowAsyncDeviceStreamHandler {
 	return (*cdevice.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(C.foreign_consumer_begin(a.c)))
 }
 
-// Tasks is how many have come.
+// Tasks is the number of tasks that have come.
 func (a AsyncConsumer) Tasks() int { return int(C.foreign_load(&a.c.tasks_count)) }
 
 // Begun reports whether the schema has come, or will not.
@@ -42,7 +42,7 @@ func (a AsyncConsumer) Ended() bool { return C.foreign_load(&a.c.ended) != 0 }
 // Released reports whether the handler was released.
 func (a AsyncConsumer) Released() bool { return C.foreign_load(&a.c.released) != 0 }
 
-// Again is how many calls came that must not have.
+// Again is the number of calls that must not have come.
 func (a AsyncConsumer) Again() int { return int(C.foreign_load(&a.c.again)) }
 
 // Failed returns the arguments of on_error. ok is false if it was not called.
@@ -69,7 +69,7 @@ func (a AsyncConsumer) Extract(task int, out *cdevice.CArrowDeviceArray, thread 
 // Free frees the consumer, whose handler was released.
 func (a AsyncConsumer) Free() { C.free(unsafe.Pointer(a.c)) }
 
-// AsyncTrouble is how the producer of an asynchronous stream fails; see foreign.h.
+// AsyncTrouble is a failure of the producer of an asynchronous stream; see foreign.h.
 type AsyncTrouble int
 
 // The ways to fail.
@@ -137,10 +137,10 @@ func (p *Pusher) Waiting() bool { return C.foreign_pusher_waiting(p.p) != 0 }
 // Done reports whether it has released the handler, and all that is left.
 func (p *Pusher) Done() bool { return C.foreign_pusher_done(p.p) != 0 }
 
-// Again is how many calls it had that must not have been.
+// Again is the number of calls that it must not have had.
 func (p *Pusher) Again() int { return int(C.foreign_pusher_again(p.p)) }
 
-// Schemas is how many schemas were not released.
+// Schemas is the number of schemas that are not released.
 func (p *Pusher) Schemas() int { return p.schema.Schemas() }
 
 // Free frees a producer that is Done.

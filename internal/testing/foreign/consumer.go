@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Way is how a consumer releases an array.
+// Way is a way in which a consumer releases an array.
 type Way int
 
 // The ways; see foreign.h.

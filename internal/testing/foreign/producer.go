@@ -242,7 +242,7 @@ func (p *Producer) upload() error {
 	return errors.Join(e.Synchronize(context.Background()), e.Close())
 }
 
-// finish fills the memory of the device, and names to C what it overwrites.
+// finish fills the memory of the device, and gives C the memory to overwrite at the end.
 func (p *Producer) finish() error {
 	if len(p.host) > 0 {
 		p.c.n_host = C.int64_t(len(p.host))
@@ -308,7 +308,7 @@ func exportField(field arrow.Field, out *cdata.CArrowSchema) {
 	cdata.ReleaseCArrowSchema((*cdata.CArrowSchema)(unsafe.Pointer(&above)))
 }
 
-// Ended is how often the last struct of the tree was released: once, in the end.
+// Ended is the number of releases of the last struct of the tree: one, in the end.
 func (p *Producer) Ended() int { return int(C.foreign_load(&p.c.ended)) }
 
 // Misuses describes releases that must not have been; it is empty.
@@ -322,10 +322,10 @@ func (p *Producer) Misuses() error {
 	return nil
 }
 
-// Schemas is how many schemas were not released.
+// Schemas is the number of schemas that are not released.
 func (p *Producer) Schemas() int { return int(C.foreign_load(&p.c.schemas)) }
 
-// Reap overwrites and frees the device's memory, once the tree was released and the filling is done: nobody may use it from then on.
+// Reap overwrites and frees the device's memory, once the tree was released and the filling is done. Any use after that is an error.
 func (p *Producer) Reap() error {
 	if p.reaped || p.Ended() == 0 {
 		return nil
@@ -400,7 +400,7 @@ func (p *Producer) Column(i int) Column {
 	return c
 }
 
-// End overwrites the memory of a producer whose struct was not given away: nobody may use it from then on.
+// End overwrites the memory of a producer whose struct was not given away. Any use after that is an error.
 func (p *Producer) End() {
 	root := p.c.nodes.array
 	C.foreign_end(&root)

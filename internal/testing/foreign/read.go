@@ -36,7 +36,7 @@ func OnThread(address uintptr, size int) ([]byte, error) {
 	return bytes, nil
 }
 
-// Read copies what the struct describes, an array of the type, to Go memory.
+// Read copies the array that the struct describes to Go memory.
 func Read(a *cdata.CArrowArray, dt arrow.DataType, fetch Fetch) (arr arrow.Array, err error) {
 	data, err := read((*C.struct_ArrowArray)(unsafe.Pointer(a)), dt, fetch)
 	if err != nil {
@@ -145,7 +145,7 @@ func (n *node) buffers() {
 	}
 }
 
-// contents takes what comes after the validity bitmap.
+// contents takes the buffers after the validity bitmap.
 func (n *node) contents(dt arrow.DataType, end int) {
 	switch t := dt.(type) {
 	case *arrow.BinaryType, *arrow.StringType:

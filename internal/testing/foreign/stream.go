@@ -22,7 +22,7 @@ type Stream struct {
 	owned     []unsafe.Pointer
 }
 
-// Trouble is how a stream fails. The zero value is a stream that ends well.
+// Trouble is a failure of a stream. The zero value is a stream that ends well.
 type Trouble struct {
 	Schema  int    // errno of get_schema, unless 0
 	FailAt  int    // the call of get_next, from 1, that returns Code; 0: none
@@ -80,13 +80,13 @@ func (f *Stream) Let() { C.foreign_stream_let(f.c) }
 // Waiting reports whether get_next waits.
 func (f *Stream) Waiting() bool { return C.foreign_load(&f.c.waiting) != 0 }
 
-// Released is how often the stream was released.
+// Released is the number of releases of the stream.
 func (f *Stream) Released() int { return int(C.foreign_load(&f.c.released)) }
 
-// Again is how many calls came after the release.
+// Again is the number of calls after the release.
 func (f *Stream) Again() int { return int(C.foreign_load(&f.c.again)) }
 
-// Schemas is how many schemas were not released.
+// Schemas is the number of schemas that are not released.
 func (f *Stream) Schemas() int { return f.schema.Schemas() }
 
 // Free frees the stream, which was released or never given away.
@@ -107,7 +107,7 @@ func NewPlainStream() *cdata.CArrowArrayStream {
 	return (*cdata.CArrowArrayStream)(garbage(C.sizeof_struct_ArrowArrayStream))
 }
 
-// Answer is what a callback of a stream returned.
+// Answer is the result of a callback of a stream.
 type Answer struct {
 	Code int    // an errno, or 0
 	Text string // of get_last_error

@@ -38,10 +38,10 @@ func memfds() int {
 	return strings.Count(string(maps), "/memfd:")
 }
 
-// lives is how long what a program has made may live after its end, beyond what a busy machine takes.
+// lives is the time in which everything of a program must be gone after its end, on an idle machine.
 const lives = time.Second
 
-// compare reports what is left of a program, or what was left for too long.
+// compare reports leftovers of a program that are not gone in time.
 func (c census) compare(s *setting) *Failure {
 	var left error
 	began := time.Now()

@@ -44,7 +44,7 @@ func hasStack(err error) bool {
 // failed is the errorText of an error that wraps sentinels.
 func failed(names ...string) string { return "error: " + strings.Join(names, " ") }
 
-// panicText is what programs see of a panic: the error that it wraps.
+// panicText describes a panic by the error that it wraps.
 func panicText(f func()) (got string) {
 	defer func() {
 		switch v := recover().(type) {

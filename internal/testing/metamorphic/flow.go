@@ -6,16 +6,16 @@ import (
 	"syscall"
 )
 
-// sourceKind is what readers and streams read from, which no program names.
+// sourceKind is the source of readers and streams, which no program names.
 const sourceKind kind = "source"
 
-// foreignKind is a C stream of another library, gateKind what a source waits for.
+// foreignKind is a C stream of another library, gateKind a gate that a source waits for.
 const (
 	foreignKind kind = "f"
 	gateKind    kind = "g"
 )
 
-// flow is what the model knows of a source: what is left of it, and how it ends. Operations that run do not see it.
+// flow is the model's state of a source: its items that are left, and its end. Operations that run do not see it.
 type flow struct {
 	items   []item
 	end     end
@@ -25,12 +25,12 @@ type flow struct {
 	shown   *object   // holds them, once another reader reads the items
 	over    bool      // the end was seen
 	taken   bool      // another reader reads the items, perhaps ahead
-	unsure  bool      // what is read from it is not known: only releases are
+	unsure  bool      // the next items are unpredictable; releases are not
 	closed  bool
 	lag     *object // holds the last item of an iterator, which has it until it goes on
 	busy    bool    // a goroutine waits in Next
-	inC     bool    // what waits cannot be interrupted
-	gate    *object // what the item blockAt waits for; nil: nothing
+	inC     bool    // the wait cannot be interrupted
+	gate    *object // item blockAt waits for it; nil: none waits
 	blockAt int     // items before the one that waits
 	exports int     // streams that were exported, and are not released
 	why     end     // how the last of them ended
@@ -49,14 +49,14 @@ type item struct {
 	lags  []*object // of the iterators that it came through
 }
 
-// end is how a stream ends.
+// end is the end of a stream.
 type end struct {
 	what string // "": well; "trouble", "panic", "producer" or "closed"
 	code int
 	text string
 }
 
-// seen is what a program sees of the end.
+// seen describes the end to a program in Go.
 func (e end) seen() string {
 	switch e.what {
 	case "":
@@ -71,7 +71,7 @@ func (e end) seen() string {
 	return e.text
 }
 
-// inC is what a consumer in C sees of it.
+// inC describes the end to a consumer in C.
 func (e end) inC() string {
 	if e.what == "" {
 		return "the end"
@@ -134,7 +134,7 @@ func (m *model) addReader(out string, k kind, o object, source *object) *object 
 	return made
 }
 
-// unhold ends what o has held of h.
+// unhold drops one reference of o to h.
 func (m *model) unhold(o, h *object) {
 	if i := slices.Index(o.holds, h); i >= 0 {
 		o.holds = slices.Delete(slices.Clone(o.holds), i, i+1)
@@ -142,7 +142,7 @@ func (m *model) unhold(o, h *object) {
 	}
 }
 
-// loosen marks what a source holds as what may have ended.
+// loosen marks the objects that a source holds as possibly released.
 func (m *model) loosen(o *object) {
 	m.setLoose(o, true)
 	for _, h := range o.holds {
@@ -168,7 +168,7 @@ func (m *model) setLoose(o *object, loose bool) {
 	}
 }
 
-// lost is the end of a source: what it had read ahead of the sources that it was made of is gone.
+// lost is the end of a source: items that it had read ahead from its own sources are gone.
 func (m *model) lost(o *object) {
 	for _, h := range o.holds {
 		if h.kind == sourceKind {
@@ -188,7 +188,7 @@ func (m *model) slow(h *object) {
 	}
 }
 
-// recheck decides whether a memory may have ended: if nobody is known to hold it.
+// recheck decides whether a memory may have ended: if all that hold it are unsure.
 func (m *model) recheck(h *object) {
 	if h.kind != memoryKind || !h.alive() {
 		return
@@ -260,7 +260,7 @@ func (m *model) setCurrent(s *object, it item) {
 	f.current = it.from
 }
 
-// derive adds a source of what f makes of the items of a reader, which is then not read from any more.
+// derive adds a source of the results of f for the items of a reader, which is not read from any more.
 func (m *model) derive(out string, from *object, f func(item) item) *object {
 	base := from.flow()
 	m.behind = true
@@ -277,7 +277,7 @@ func (m *model) derive(out string, from *object, f func(item) item) *object {
 	return source
 }
 
-// leave marks an item that nobody will read: a goroutine that reads ahead finds the end before it, and closes its source.
+// leave marks an item that is never read: a goroutine that reads ahead finds the end before it, and closes its source.
 func (m *model) leave(it item) {
 	name := it.home.name + ".left"
 	left := m.objects[name]
@@ -312,7 +312,7 @@ func (m *model) taken(s *object) {
 	f.current = nil
 }
 
-// view is what a reader of an item sees.
+// view is the text of an item for a reader.
 func (it item) view(held bool) string {
 	if held {
 		return rowsText(it.rows)
@@ -376,7 +376,7 @@ func (t table) under(shape table) table {
 	return t
 }
 
-// waiting is what the model knows of a gate: the reader that a goroutine reads.
+// waiting is the model's state of a gate: the reader that a goroutine reads.
 type waiting struct {
 	reader *object
 	seen   string

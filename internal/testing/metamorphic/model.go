@@ -26,28 +26,28 @@ const (
 	cpu   place = "cpu"
 )
 
-// object is what the model knows of an object.
+// object is the model's state of an object.
 type object struct {
 	name  string
 	kind  kind
 	refs  int       // references of the program
 	users int       // objects that hold it
-	holds []*object // what it keeps alive
+	holds []*object // objects that it keeps alive
 
 	table
 	at    place
 	plain bool // of a struct: an ArrowArray
 	held  bool // its memory is filled by work that is held back
-	known any  // what only the operations of one file know
+	known any  // state of the operations of one file
 
 	owner // of memory
 
 	pieces bool // of a struct: a child was moved out
-	loose  bool // nobody knows what it still holds: a goroutine may have gone on
+	loose  bool // it may hold less by now: a goroutine may have gone on
 	unsure int  // of users: those that are loose
 }
 
-// owner is what is known of a memory, which has one owner in the library.
+// owner is the model's state of a memory, which has one owner in the library.
 type owner struct {
 	used     bool  // work that is held back was recorded as a use
 	program  bool  // the program has allocated it, and releases it
@@ -63,7 +63,7 @@ func (o *object) alive() bool { return o.refs+o.users > 0 }
 // ready reports whether a read of the object would not wait for work that is held back.
 func (o *object) ready() bool { return !o.held }
 
-// model is what is known of a program up to an operation.
+// model is the expected state of a program after an operation.
 type model struct {
 	objects map[string]*object
 	order   []string // names, as they were made
@@ -74,7 +74,7 @@ type model struct {
 	behind  bool // goroutines of readers may call the driver, now and from now on
 }
 
-// when is how the end of a memory is seen.
+// when is the time at which the release of a memory is seen.
 type when int
 
 const (
@@ -144,7 +144,7 @@ func (m *model) release(o *object) {
 	m.settle(o)
 }
 
-// settle ends an object that nobody holds.
+// settle ends an object without references.
 func (m *model) settle(o *object) {
 	if o.alive() {
 		return
@@ -167,7 +167,7 @@ func (m *model) settle(o *object) {
 	}
 }
 
-// dropped ends what o has held of h.
+// dropped counts a reference of o to h that is gone.
 func (m *model) dropped(o, h *object) {
 	h.users--
 	if o.loose {
@@ -177,7 +177,7 @@ func (m *model) dropped(o, h *object) {
 	m.recheck(h)
 }
 
-// end ends a memory. What it holds is released with it: a batch of several memories has one of its own.
+// end ends a memory, and releases those that it holds: a batch of several memories has one of its own.
 func (m *model) end(o *object) {
 	m.ended[o.name] = o.soon()
 	if !m.holding {
@@ -204,7 +204,7 @@ func (m *model) end(o *object) {
 	}
 }
 
-// soon is how the end of a memory is seen that no work uses.
+// soon is the when of a memory that no work uses.
 func (o *object) soon() when {
 	if o.slow {
 		return eventual
@@ -216,7 +216,7 @@ func (o *object) soon() when {
 func (m *model) fire() {
 	m.holding, m.waiting = false, 0
 	for _, o := range m.objects {
-		// The stream is closed: what it has used ends after all work of the device from then on.
+		// The stream is closed: memory that it has used ends after all work of the device from then on.
 		o.exported = o.exported || o.used
 		o.held, o.used = false, false
 	}

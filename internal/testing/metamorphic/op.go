@@ -86,7 +86,7 @@ func (o Op) num(i int) int {
 
 func num(n int) string { return strconv.Itoa(n) }
 
-// Program is a list of operations, and the seed of what no operation says: the order in which the rest is released at the end.
+// Program is a list of operations, and a seed, which decides the order of the releases at the end.
 type Program struct {
 	Seed uint64
 	Ops  []Op

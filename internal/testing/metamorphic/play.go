@@ -37,7 +37,7 @@ func Start(t testing.TB, world, program string) *Play {
 	return w
 }
 
-// Do does operation i with objects, compares what is seen with what the model knows, and returns what was made.
+// Do does operation i with objects, compares its result with the model's, and returns the object that it made.
 func (w *Play) Do(i int, objects ...any) any {
 	w.t.Helper()
 	s := w.s[i]

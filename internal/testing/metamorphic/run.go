@@ -18,7 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
 )
 
-// step is an operation of a program with what the model says of it.
+// step is an operation of a program with the model's predictions.
 type step struct {
 	Op
 	want    string
@@ -67,7 +67,7 @@ func steps(p Program) (all []step, m *model) {
 // Failure is where a program in a world saw something else than it must.
 type Failure struct {
 	World string
-	Step  string // the operation, or what comes at the end
+	Step  string // the operation, or a check at the end
 	Want  string
 	Got   string
 }
@@ -83,15 +83,15 @@ type run struct {
 	producers map[string]*foreign.Producer // by the names of their memories
 	counts    map[string]func() int        // how often the other memories were released
 	streams   []*foreign.Stream
-	kept      map[string][]releaser // what objects hold in the model, and not in this world
+	kept      map[string][]releaser // references that objects have in the model, and not in this world
 	held      device.Stream         // work on it is held back
 	gate      device.Event          // that holds it back
 	work      device.Stream         // fills the memory of producers
-	tables    map[string]object     // what the model knows of the objects of this operation
-	notes     []string              // what is seen beyond what the model knows: equal in all worlds
+	tables    map[string]object     // the model's objects of this operation
+	notes     []string              // texts that the model does not predict, equal in all worlds
 	cleanups  []func()
-	sources   map[string]*source    // what sources of readers own, by the names that the model has for them
-	wants     string                // what this operation must see: how long it waits for that is all that it may depend on
+	sources   map[string]*source    // things that sources of readers own, by the model's names
+	wants     string                // the result that the model predicts: only the time that an operation waits may depend on it
 	originals map[string]*originals // of readers whose items are copies, and not in the model
 }
 
@@ -112,7 +112,7 @@ func (r *run) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// limit is how long an operation may take that waits for nothing that is held back.
+// limit is the time that an operation may take unless it waits for work that is held back.
 func limit() time.Duration {
 	if os.Getenv(QuickVariable) != "" {
 		return 15 * time.Second
@@ -177,7 +177,7 @@ func (r *run) program(p Program) *Failure {
 	return r.end(p, m)
 }
 
-// inherit has what an operation has made keep what the objects that it was made of keep beside themselves, in this world.
+// inherit passes the references in kept from the objects that an operation used to the one that it made.
 func (r *run) inherit(s step) {
 	for _, name := range s.On {
 		for _, v := range r.kept[name] {
@@ -191,7 +191,7 @@ func (r *run) inherit(s step) {
 	}
 }
 
-// drop releases what an object keeps beside itself.
+// drop releases the references that are kept for an object.
 func (r *run) drop(name string) {
 	for _, v := range r.kept[name] {
 		v.Release()
@@ -338,7 +338,7 @@ func (r *run) end(p Program, m *model) (f *Failure) {
 		}
 	}
 	for _, p := range r.producers {
-		if f == nil { // else somebody may still use it
+		if f == nil { // else it may be in use
 			p.Free()
 		}
 	}
@@ -408,14 +408,14 @@ func (r *run) lookAt(d arrow.ArrayData) {
 	}
 }
 
-// hostWrite is what producers declare writes of the host with.
+// hostWrite declares a write of the host, for producers.
 func (r *run) hostWrite(p device.Ptr, size int64) {
 	if r.machine != nil {
 		r.machine.HostWrite(uintptr(p), int(size))
 	}
 }
 
-// fetch returns how to read memory of a device.
+// fetch returns a function that reads memory of a device.
 func (r *run) fetch(d device.Device, thread bool) foreign.Fetch {
 	switch {
 	case d.ID().Type == device.CPU && thread:
@@ -442,7 +442,7 @@ func (r *run) fetch(d device.Device, thread bool) foreign.Fetch {
 	}
 }
 
-// errorText is what programs see of an error: which of the sentinels it wraps, and the field that it names.
+// errorText names the sentinels that an error wraps, and the field that it names.
 func errorText(err error) string {
 	if err == nil {
 		return "ok"

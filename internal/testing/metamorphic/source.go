@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Source is a program as a test in Go. Calls of the library are written out; what producers, consumers and readers do, a [Play] does.
+// Source is a program as a test in Go. Calls of the library are written out; a [Play] does those of producers, consumers and readers.
 func Source(p Program, world string) string {
 	all, _ := steps(p)
 	p.Ops = applying(p)

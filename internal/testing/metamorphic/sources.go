@@ -9,17 +9,17 @@ import (
 	"sync/atomic"
 )
 
-// source is what an iterator owns that may never be called.
+// source owns the items of an iterator that may never be called.
 type source struct {
 	claimed atomic.Bool
 	drop    func() // releases it
 	of      string // the model's name of the source
 }
 
-// claim reports whether the caller is the first: the iterator, or who drops what it owns.
+// claim reports whether the caller is the first: the iterator, or dropUnread.
 func (s *source) claim() bool { return s.claimed.CompareAndSwap(false, true) }
 
-// dropUnread releases what iterators own that were not called before their streams have ended.
+// dropUnread releases the items of iterators that were not called before their streams ended.
 func (r *run) dropUnread(ended map[string]when) {
 	for name, s := range r.sources {
 		if ended[s.of] != 0 {
@@ -87,7 +87,7 @@ func (r *run) stand(out string) *originals {
 	return o
 }
 
-// standFor has a reader's items stand for what the objects keep that they are.
+// standFor gives a reader the references that are kept for its items.
 func (r *run) standFor(out string, items []string) {
 	if !slices.ContainsFunc(items, func(name string) bool { return len(r.kept[name]) > 0 }) {
 		return
@@ -139,15 +139,15 @@ func (r *run) currentTo(name, out string) {
 	}
 }
 
-// gate is what a source waits for.
+// gate makes a source wait.
 type gate struct {
 	let     func()
 	waiting func() bool
-	read    chan string  // what a goroutine sees that reads meanwhile; nil: none does
-	after   func() error // what is called when it is open; nil: nothing
+	read    chan string  // the result of a goroutine that reads meanwhile; nil: none does
+	after   func() error // called once the gate is open; may be nil
 }
 
-// failure is how a source of the program fails: at an item, from 1, or never.
+// failure is a failure of a source of the program: at an item, from 1, or never.
 type failure struct {
 	what   string // "error", "cut", "panic", "exit"
 	at     int
@@ -167,7 +167,7 @@ func (f failure) err() error {
 	return errors.New(troubleText(f.number))
 }
 
-// end is how a stream ends that fails so.
+// end is the end of a stream with the failure.
 func (f failure) end() end {
 	switch {
 	case f.at == 0:

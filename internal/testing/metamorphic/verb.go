@@ -11,10 +11,10 @@ type verb struct {
 	weight int // how often it is drawn
 	// draw picks objects and arguments; it reports false if there are none to pick from.
 	draw func(g *generator) (Op, bool)
-	// expect changes the model, and returns what must be seen. It reports false, and changes nothing, if the operation does not
+	// expect changes the model, and returns the result that do must have. It reports false, and changes nothing, if the operation does not
 	// apply: an object that it uses was never made, or has ended.
 	expect func(m *model, o Op) (want string, ok bool)
-	// do does it, and returns what is seen.
+	// do does it, and returns its result.
 	do    func(r *run, o Op) (got string)
 	fixed bool // it runs on the goroutine of the program only
 }

@@ -111,7 +111,7 @@ func drawWaitExport(g *generator) (Op, bool) {
 	return Op{On: []string{e.name}, Args: []string{e.known.(*sender).state(e)}}, true
 }
 
-// sender is what the model knows of the sending side of a stream: the source that the other side reads, and how its own ends.
+// sender is the model's state of the sending side of a stream: the source of the other side, and its own end.
 type sender struct {
 	source   *object
 	end      end
@@ -174,13 +174,13 @@ func drawCancelExport(g *generator) (Op, bool) {
 	return Op{On: []string{e.name}}, true
 }
 
-// cancelable reports whether a stream can be canceled. What a reader gets that waits meanwhile is not known.
+// cancelable reports whether a stream can be canceled: not while a reader waits, whose result is open.
 func cancelable(e *object) bool {
 	s := e.known.(*sender)
 	return !s.canceled && !s.source.known.(*flow).busy
 }
 
-// expectCancelExport does not know how many batches the other side still gets.
+// expectCancelExport leaves the number of batches open that the other side still gets.
 func expectCancelExport(m *model, o Op) (string, bool) {
 	e := m.get(o.On[0], asyncKind)
 	if e == nil || !cancelable(e) {

@@ -23,12 +23,12 @@ func init() {
 	register(&verb{name: "import wrong", weight: 8, draw: drawWrong, expect: expectWrong, do: doWrong})
 }
 
-// structs is what a fault changes: the C structs of a producer, in memory of C.
+// structs are the C structs of a producer, in memory of C, which a fault changes.
 type structs struct {
 	table
 	root    *cdevice.CArrowDeviceArray
 	child   *cdevice.CArrowDeviceArray // the first one: only its member Array exists
-	undo    func()                     // after the import, before what was not released is
+	undo    func()                     // after the import, before the remaining releases
 	release []*cdevice.CArrowDeviceArray
 }
 
@@ -157,7 +157,7 @@ func waysOf(name string, t table, p place) (all []way) {
 	return all
 }
 
-// refusal is what an import says of the fault.
+// refusal is the error of an import of the fault.
 func (w way) refusal(name string) string {
 	f := faults[name]
 	field := f.field

@@ -27,7 +27,7 @@ func init() {
 	releasable[hostReaderKind] = releaseFlow
 }
 
-// hostFlow is what the model knows of a reader.
+// hostFlow is the model's state of a reader.
 type hostFlow struct {
 	rest    []*flowItem
 	current *flowItem
@@ -44,7 +44,7 @@ type reading struct {
 	arrio.Reader
 	current arrow.RecordBatch
 	kept    [][]releaser // beside the items that were not read, and the current one
-	over    string       // what it has ended with
+	over    string       // its end
 	closed  bool
 }
 

@@ -69,7 +69,7 @@ func doCrowd(r *run, o Op) string {
 	})
 }
 
-// together runs f on n goroutines, and returns what went wrong, or "ok".
+// together runs f on n goroutines, and returns the first failure, or "ok".
 func together(n int, f func(i int) error) string {
 	var all sync.WaitGroup
 	failures := make([]error, n)

@@ -77,7 +77,7 @@ func doSlice(r *run, o Op) string {
 	return made(r, o.Out)(value[*cdevice.Array](r, o.On[0]).Slice(i, j))
 }
 
-// made keeps what a call has made.
+// made keeps the object that a call has made.
 func made(r *run, out string) func(v any, err error) string {
 	return func(v any, err error) string {
 		if err != nil {
@@ -297,7 +297,7 @@ func expectAsCPU(m *model, o Op) (string, bool) {
 	return "ok", true
 }
 
-// doAsCPU copies what the CPU cannot access, and then keeps the original beside the copy, as the model has it.
+// doAsCPU copies memory that the CPU cannot access, and keeps the original beside the copy, as the model has it.
 func doAsCPU(r *run, o Op) string {
 	if b, ok := r.values[o.On[0]].(*cdevice.RecordBatch); ok {
 		copied, err := b.AsCPU(background)

@@ -32,7 +32,7 @@ func drawMisuseReader(g *generator) (Op, bool) {
 	return Op{On: []string{fit[g.IntN(len(fit))]}, Args: []string{readerMisuses[g.IntN(len(readerMisuses))]}}, true
 }
 
-// gone reports whether nobody holds a reader that the program has released, and its end was not seen before.
+// gone reports whether a reader has no reference left, and its end was not seen before.
 func gone(s *object) bool {
 	return s.source().users == 0 && !s.flow().over && !s.flow().unsure && !s.flow().async
 }
@@ -103,7 +103,7 @@ func drawWait(g *generator) (Op, bool) {
 	return Op{On: []string{s.name}}, true
 }
 
-// waitable reports whether it is known how the exported streams of a reader have ended.
+// waitable reports whether the end of the exported streams of a reader is known.
 func waitable(s *object) bool {
 	f := s.flow()
 	return !f.passed && !f.unsure && !f.async

@@ -86,7 +86,7 @@ func exportTo[S cdevice.ArrayStruct](v any, out *S, schema *cdata.CArrowSchema) 
 	return cdevice.ExportArray(v.(*cdevice.Array), out, schema)
 }
 
-// exportPlain exports memory of the CPU. Of other memory, what AsCPU returns is exported, or a copy.
+// exportPlain exports memory of the CPU. Of other memory, the result of AsCPU is exported, or a copy.
 func exportPlain(r *run, o Op, schema *cdata.CArrowSchema) string {
 	x := foreign.NewArray()
 	if o.arg(1) == "go" {

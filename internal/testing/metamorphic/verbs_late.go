@@ -35,7 +35,7 @@ type numbered struct {
 	value    int
 }
 
-// late is what the goroutines of a late call share.
+// late is the state that the goroutines of a late call share.
 type late struct {
 	first  atomic.Pointer[numbered] // the batch of the call that is stopped
 	second atomic.Pointer[numbered] // the one after it, which others export meanwhile

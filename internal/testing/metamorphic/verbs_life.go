@@ -101,7 +101,7 @@ func releaseStruct(r *run, o Op) string {
 	return errorText(foreign.Release(x, foreign.Way(o.num(0))))
 }
 
-// misuses are calls after the last release, and what they must give.
+// misuses are calls after the last release.
 var misuses = []string{"slice", "host view", "export", "retain", "release", "copy", "used on", "synchronize"}
 
 func drawMisuse(g *generator) (Op, bool) {
@@ -255,7 +255,7 @@ func doUsedOn(r *run, o Op) string {
 	return "ok"
 }
 
-// beside is what a copy in this world stands in for.
+// beside are the originals of an object that is a copy in this world.
 func (r *run) beside(name string) (all []any) {
 	for _, v := range r.kept[name] {
 		all = append(all, v)

@@ -201,7 +201,7 @@ func drawLoop(g *generator) (Op, bool) {
 	return Op{On: []string{s.name}, Args: []string{num(1 + g.IntN(4)), hows[g.IntN(len(hows))]}}, true
 }
 
-// read has a loop read n items, or what there is, and says what it sees.
+// read has a loop read n items, or all there are, and describes them.
 func (m *model) read(s *object, n int) string {
 	f := s.flow()
 	var seen []string
@@ -313,7 +313,7 @@ func drawClose(g *generator) (Op, bool) {
 	return Op{On: []string{s.name}}, true
 }
 
-// closable reports whether Close waits for nothing, or ends what it waits for.
+// closable reports whether Close waits for nothing, or ends its wait.
 func closable(s *object) bool {
 	f := s.flow()
 	return !f.waits() || !f.inC && !f.derived
@@ -328,7 +328,7 @@ func expectClose(m *model, o Op) (string, bool) {
 	return "ok", true
 }
 
-// close ends a source whose reader is closed. What the current item of the reader holds stays.
+// close ends a source whose reader is closed. The current item of the reader stays.
 func (m *model) close(source *object) {
 	f := source.known.(*flow)
 	f.unsure = f.unsure || f.taken

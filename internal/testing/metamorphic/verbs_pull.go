@@ -24,7 +24,7 @@ func init() {
 	releasable[consumerKind] = releaseConsumer
 }
 
-// consumer is what the model knows of a consumer.
+// consumer is the model's state of a consumer.
 type consumer struct {
 	source    *object
 	requested int
@@ -78,7 +78,7 @@ func expectConsume(m *model, o Op) (string, bool) {
 	return m.arrive(u, c), true
 }
 
-// arrive has what was requested come, and says how many tasks have, and how the stream has ended if it has.
+// arrive has the requested tasks come, and describes their number, and the end of the stream if it was reached.
 func (m *model) arrive(u *object, c *consumer) string {
 	f := c.source.known.(*flow)
 	for !c.over && c.came < c.requested && len(f.items) > 0 {
@@ -122,7 +122,7 @@ func doConsume(r *run, o Op) string {
 	return u.settled(r, o)
 }
 
-// settled waits until what the operation must see has come, and returns it.
+// settled waits for the state that the model predicts, and returns the last one.
 func (u *pulled) settled(r *run, o Op) string {
 	want := u.want(r, o)
 	var got string
@@ -136,10 +136,10 @@ func (u *pulled) settled(r *run, o Op) string {
 	return got
 }
 
-// want is what the model says; only waits look at it.
+// want is the model's prediction; only waits look at it.
 func (u *pulled) want(r *run, _ Op) string { return r.wants }
 
-// state says what has come.
+// state describes the tasks that have come, and the end.
 func (u *pulled) state() string {
 	released := u.Released() // before the rest is looked at
 	text := fmt.Sprintf("%d tasks", u.Tasks())

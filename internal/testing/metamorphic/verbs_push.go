@@ -57,7 +57,7 @@ func drawPush(g *generator) (Op, bool) {
 	return o, true
 }
 
-// pushed is what an operation says of a producer.
+// pushed is the producer that an operation describes.
 func pushOf(o Op) foreign.Push {
 	p := foreign.Push{Trouble: pushes[o.arg(0)], At: o.num(2), Code: o.num(3), BlockAt: -1}
 	if p.Trouble == foreign.Error || p.Trouble == foreign.ExtractTold {
@@ -69,7 +69,7 @@ func pushOf(o Op) foreign.Push {
 	return p
 }
 
-// endOf is how the stream of a producer ends, after so many batches.
+// endOf returns the end of a producer's stream, and the number of batches before it.
 func endOf(p foreign.Push, all int) (e end, items int) {
 	switch p.Trouble {
 	case foreign.Error:

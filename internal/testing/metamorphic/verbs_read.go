@@ -38,7 +38,7 @@ func (r *run) accessible(id device.ID) bool {
 	return id.Type.CPUAccessible()
 }
 
-// releaser is what an object keeps beside itself.
+// releaser is an object with a count of references.
 type releaser interface {
 	Retain()
 	Release()
@@ -211,7 +211,7 @@ func (r *run) seenView(v cdevice.ArrayView, a *cdevice.Array) string {
 	return table{rows: v.Len(), values: [][]string{values}}.String()
 }
 
-// viewed reads a view: what it has no functions for, from the array.
+// viewed reads a view, and the array for types that views have no functions for.
 func viewed(v cdevice.ArrayView, arr arrow.Array) ([]string, error) {
 	at := func(i int) string { return arr.ValueStr(i) }
 	switch arr.DataType().ID() {

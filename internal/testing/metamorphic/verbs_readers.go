@@ -96,7 +96,7 @@ func expectReader(m *model, o Op) (string, bool) {
 	return "ok", true
 }
 
-// series is the items of a source of the program, and how it ends.
+// series is the items of a source of the program, and its end.
 type series[T releaser] struct {
 	items []T
 	at    int
@@ -115,7 +115,7 @@ func (l *series[T]) next() (item T, err error) {
 	return l.items[l.at-1], nil
 }
 
-// drop releases what was not taken.
+// drop releases the items that were not taken.
 func (l *series[T]) drop() {
 	for i := l.at; i < len(l.items); i++ {
 		l.items[i].Release()
@@ -135,7 +135,7 @@ func seriesOf[T sliceable[T]](r *run, o Op, rows func(T) int64) *series[T] {
 	return l
 }
 
-// iterator yields the items of a series, which it owns. If it is never called, what it owns is dropped when its source has ended.
+// iterator yields the items of a series, which it owns. If it is never called, they are dropped when its source has ended.
 func iterator[T releaser](r *run, out string, l *series[T]) func(yield func(T, error) bool) {
 	s := &source{drop: l.drop, of: out + ".source"}
 	r.sources[out+".source"] = s
@@ -249,7 +249,7 @@ func expectWrapReader(m *model, o Op) (string, bool) {
 		f.items = append(f.items, m.give(source, b.under(first.table), b.holds))
 	}
 	m.addReader(o.Out, readerOf(first.table), first, source)
-	m.loosen(source) // a reader of arrow-go keeps what was read until its own end
+	m.loosen(source) // a reader of arrow-go keeps its items until its own end
 	return "ok", true
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
 )
 
-// Calls with arguments that must be refused, and calls that tell what is known of an object without its memory.
+// Calls with arguments that must be refused, and calls that describe an object without reading its memory.
 
 func init() {
 	register(
@@ -105,7 +105,7 @@ var refusals = map[string]struct {
 	}},
 }
 
-// noContext is what a caller passes that has forgotten it.
+// noContext is the context of a caller that has forgotten it.
 var noContext context.Context
 
 func second[T any](_ T, err error) error { return err }
@@ -161,7 +161,7 @@ func expectObserve(m *model, o Op) (string, bool) {
 	return b.observed(), true
 }
 
-// observed is what is known of a batch or an array.
+// observed describes a batch or an array without its values.
 func (t table) observed() string {
 	if t.batch {
 		return fmt.Sprintf("%d rows, %d columns, %v", t.rows, len(t.types), t.fields())

@@ -56,7 +56,7 @@ func drawStream(g *generator) (Op, bool) {
 	return o, true
 }
 
-// all are the objects of names, of which the first decides how the others must be.
+// all returns the objects of the names, if each fits the first.
 func (m *model) all(names []string, fits func(first *object) func(*object) bool, kinds ...kind) (found []*object) {
 	for _, name := range names {
 		o := m.get(name, kinds...)
@@ -110,7 +110,7 @@ func expectStream(m *model, o Op) (string, bool) {
 	return "ok", true
 }
 
-// addGate adds what an item of a source waits for.
+// addGate adds a gate that an item of a source waits for.
 func (m *model) addGate(out string, f *flow, at int, items []*object) {
 	f.blockAt = at
 	f.gate = m.add(out+".gate", gateKind, object{})
@@ -234,7 +234,7 @@ func importStream[S cdevice.StreamStruct](r *run, out string, t table, s *S, opt
 // marker is the text that errors of programs have.
 var marker = regexp.MustCompile(`trouble \d+`)
 
-// describe is what programs see of the end of a stream: the seen of an end.
+// describe describes the end of a stream, as end.seen does.
 func describe(err error) string {
 	if seen, ok := knownEnd(err); ok {
 		return seen

@@ -46,7 +46,7 @@ func (t *tensor) fields() *dlpack.Tensor {
 
 var numbers = []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"}
 
-// tensorText is what an export of the array as a tensor gives.
+// tensorText is the result of an export of the array as a tensor.
 func (t table) tensorText() string {
 	name := t.types[0]
 	switch {
@@ -120,7 +120,7 @@ func (r *run) tensorOf(a *cdevice.Array, of object, o Op) string {
 	}
 	err := t.export(a, o.arg(0), opts)
 	if text := errorText(err); want == "ok" && text == failed("ErrInvalid") && (!r.accessible(a.DeviceID()) || t.stream != nil) && strings.Contains(err.Error(), "CountNulls") {
-		err = t.export(a, o.arg(0), append(opts, dlpack.WithoutNulls())) // which nobody has counted
+		err = t.export(a, o.arg(0), append(opts, dlpack.WithoutNulls())) // nulls were not counted
 	}
 	if err == nil && o.arg(1) == "read" {
 		if got := r.readTensor(t, of, false); got != of.String() { // at once, when its work may be pending

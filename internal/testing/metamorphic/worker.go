@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Work is what a process runs: programs, or the programs of seeds.
+// Work is the work of a process: programs, or the programs of seeds.
 type Work struct {
 	Programs []string      // texts
 	Seed     uint64        // of the first program, unless there are Programs
@@ -22,11 +22,11 @@ type Work struct {
 	Ops      int           // of a program of a seed
 	Worlds   string        // a regular expression: those whose names match
 	Repeat   int           // how often each program runs in each world; 0: once
-	// State is the file that has what is running, for a process that crashes, and at the end what happened.
+	// State is a file for the State of the process, which outlives a crash.
 	State string
 }
 
-// State is what a process is doing, or has done.
+// State is the progress of a process.
 type State struct {
 	Program  string   // that runs, or has failed
 	World    string   // in which it does
@@ -39,7 +39,7 @@ type State struct {
 // WorkVariable is the environment variable with a Work as JSON, which makes a test process do it.
 const WorkVariable = "METAMORPHIC_WORK"
 
-// Do does the work, and returns what has happened.
+// Do does the work, and returns the state at its end.
 func Do(t testing.TB, w Work) State {
 	r, pipe, err := os.Pipe() // has the runtime open the files that it needs for all others
 	must(err)
@@ -92,7 +92,7 @@ func (w Work) programs() (next func() (Program, bool)) {
 	}
 }
 
-// everywhere runs a program in all open worlds. What it notes must be equal in all of them.
+// everywhere runs a program in all open worlds. Its notes must be equal in all of them.
 func (w Work) everywhere(s *State, open []*setting, p Program) *Failure {
 	s.Program = p.String()
 	var first []string

@@ -17,14 +17,14 @@ import (
 
 var background = context.Background()
 
-// World is a configuration that programs run in. What they see is the same in all of them.
+// World is a configuration that programs run in. Their results are the same in all of them.
 type World struct {
 	Name string
 	gpu  bool // the machine has simulated GPUs
 	sim  cudasim.Options
 	kind device.MemoryKind // of home
 	two  bool              // other is memory of a second GPU; else pinned memory, or the GPU's where home is not
-	// prefetch is how many items readers read ahead.
+	// prefetch is the number of items that readers read ahead.
 	prefetch int
 	gogc     int // of the garbage collector while programs run; 0: as it is
 	// upstream has arrow-go's package cdata at work, where operations are those of a package cdata.
