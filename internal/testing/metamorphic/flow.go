@@ -393,6 +393,7 @@ func (m *model) opened(g *object) {
 	switch {
 	case !w.reader.source().alive():
 		w.seen = closedEnd.seen()
+		f.unsure = true // the error of the source may come before that of the reader
 	default:
 		w.seen = m.next(w.reader)
 	}

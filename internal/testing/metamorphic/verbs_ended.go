@@ -34,7 +34,8 @@ func drawMisuseReader(g *generator) (Op, bool) {
 
 // gone reports whether a reader has no reference left, and its end was not seen before.
 func gone(s *object) bool {
-	return s.source().users == 0 && !s.flow().over && !s.flow().unsure && !s.flow().async
+	f := s.flow()
+	return s.source().users == 0 && !f.over && !f.unsure && !f.async && !f.busy
 }
 
 func expectMisuseReader(m *model, o Op) (string, bool) {
