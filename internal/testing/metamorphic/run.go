@@ -85,7 +85,7 @@ type run struct {
 	streams   []*foreign.Stream
 	kept      map[string][]releaser // references that objects have in the model, and not in this world
 	held      device.Stream         // work on it is held back
-	gate      device.Event          // that holds it back
+	let       func()                // lets it go on
 	work      device.Stream         // fills the memory of producers
 	tables    map[string]object     // the model's objects of this operation
 	notes     []string              // texts that the model does not predict, equal in all worlds
@@ -369,25 +369,30 @@ func (r *run) newStream(d device.Device) device.Stream {
 // hold holds back the work on a stream of home.
 func (r *run) hold() {
 	r.held = r.newStream(r.home)
-	if r.machine == nil {
-		return
-	}
-	var err error
-	r.gate, err = r.home.NewEvent()
-	must(err)
-	must(r.machine.HoldEvent(r.gate.Handle()))
-	must(r.held.Record(r.gate))
+	r.let = r.holdBack(r.home, r.held)
 }
 
 // fire ends that.
 func (r *run) fire() {
-	if r.machine != nil {
-		must(r.machine.FireEvent(r.gate.Handle()))
-		must(r.held.Synchronize(background))
-		must(r.gate.Close())
-	}
+	r.let()
 	must(r.held.Close())
-	r.held, r.gate = nil, nil
+	r.held, r.let = nil, nil
+}
+
+// holdBack holds back the work on a stream of a device, until let is called, which waits for that work.
+func (r *run) holdBack(d device.Device, s device.Stream) (let func()) {
+	if r.machine == nil {
+		return func() {}
+	}
+	gate, err := d.NewEvent()
+	must(err)
+	must(r.machine.HoldEvent(gate.Handle()))
+	must(s.Record(gate))
+	return func() {
+		must(r.machine.FireEvent(gate.Handle()))
+		must(s.Synchronize(background))
+		must(gate.Close())
+	}
 }
 
 // lookAt declares that the host reads an array, of which a simulator knows nothing otherwise.

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
 )
 
@@ -204,12 +205,7 @@ func doReadStruct(r *run, o Op) string {
 		if id := foreign.DeviceOf(d); id != dev.ID() {
 			return "memory of " + id.String() + ", not of " + dev.ID().String()
 		}
-		if handle := foreign.Event(d); handle != 0 {
-			e, err := dev.WrapEvent(handle)
-			must(err)
-			must(e.Synchronize(background))
-			must(e.Close())
-		}
+		waitForEvent(dev, d)
 	}
 	arr, err := foreign.Read(a, x.dataType(), r.fetch(dev, o.arg(0) == "thread"))
 	if err != nil {
@@ -217,6 +213,18 @@ func doReadStruct(r *run, o Op) string {
 	}
 	defer arr.Release()
 	return seenStruct(x.table, arr)
+}
+
+// waitForEvent waits for the event of a struct, if it has one.
+func waitForEvent(dev device.Device, x *cdevice.CArrowDeviceArray) {
+	handle := foreign.Event(x)
+	if handle == 0 {
+		return
+	}
+	e, err := dev.WrapEvent(handle)
+	must(err)
+	must(e.Synchronize(background))
+	must(e.Close())
 }
 
 // dataType is the type of the array that a struct is.

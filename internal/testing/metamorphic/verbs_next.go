@@ -348,7 +348,8 @@ func (m *model) close(source *object) {
 	}
 	m.spoil(source)
 	for _, h := range source.holds {
-		if h.kind == sourceKind && h != f.lag && h != f.shown {
+		ahead := f.taken && h == m.objects[source.name+".left"] // another reader may have read it ahead
+		if h.kind == sourceKind && h != f.lag && h != f.shown && !ahead {
 			m.unhold(source, h) // the reader that this one is made of
 		}
 	}
