@@ -65,7 +65,7 @@ func (e end) seen() string {
 		return "panic " + e.text
 	case "producer":
 		return fmt.Sprintf("the producer's error %d %s", e.code, e.text)
-	case "closed", "canceled", "nil", "cut off", "too many":
+	case "closed", "canceled", "nil", "beside", "cut off", "too many":
 		return e.what
 	}
 	return e.text

@@ -68,6 +68,8 @@ var scenes = [][]string{
 	{"wrap", "with event", "hold", "export", "release", "release"},
 	{"hold", "produce", "import", "column", "with column", "expire", "expire"},
 	{"hold", "produce", "import", "column", "column", "combine", "expire"},
+	{"import", "slice", "flight", "read"},
+	{"produce many", "stream", "import stream", "next", "close reader"},
 	{"reader", "consume", "request", "extract", "request", "extract", "read struct", "cancel"},
 	{"reader", "async", "next", "keep and next", "cancel export", "wait for export"},
 	{"produce many", "stream", "import stream", "read behind", "slice", "close expires", "let"},

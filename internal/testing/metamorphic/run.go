@@ -83,12 +83,13 @@ type run struct {
 	producers map[string]*foreign.Producer // by the names of their memories
 	counts    map[string]func() int        // how often the other memories were released
 	streams   []*foreign.Stream
-	kept      map[string][]releaser // references that objects have in the model, and not in this world
-	held      device.Stream         // work on it is held back
-	let       func()                // lets it go on
-	work      device.Stream         // fills the memory of producers
-	tables    map[string]object     // the model's objects of this operation
-	notes     []string              // texts that the model does not predict, equal in all worlds
+	imported  map[string]*foreign.Stream // by the names of the streams, and of the readers that import them
+	kept      map[string][]releaser      // references that objects have in the model, and not in this world
+	held      device.Stream              // work on it is held back
+	let       func()                     // lets it go on
+	work      device.Stream              // fills the memory of producers
+	tables    map[string]object          // the model's objects of this operation
+	notes     []string                   // texts that the model does not predict, equal in all worlds
 	cleanups  []func()
 	sources   map[string]*source    // things that sources of readers own, by the model's names
 	wants     string                // the result that the model predicts: only the time that an operation waits may depend on it
@@ -146,7 +147,7 @@ func execute(s *setting, p Program) ([]string, *Failure) {
 }
 
 func newRun(s *setting) *run {
-	r := &run{setting: s, values: map[string]any{}, producers: map[string]*foreign.Producer{}, counts: map[string]func() int{}, kept: map[string][]releaser{}, sources: map[string]*source{}, originals: map[string]*originals{}}
+	r := &run{setting: s, values: map[string]any{}, producers: map[string]*foreign.Producer{}, counts: map[string]func() int{}, kept: map[string][]releaser{}, sources: map[string]*source{}, originals: map[string]*originals{}, imported: map[string]*foreign.Stream{}}
 	r.work = r.newStream(r.home)
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // source owns the items of an iterator that may never be called.
@@ -149,7 +150,7 @@ type gate struct {
 
 // failure is a failure of a source of the program: at an item, from 1, or never.
 type failure struct {
-	what   string // "error", "cut", "panic", "exit"
+	what   string // "error", "cut", "panic", or "beside": io.EOF beside an item
 	at     int
 	number int
 }
@@ -161,6 +162,8 @@ func (f failure) err() error {
 	switch f.what {
 	case "panic":
 		panic(troubleText(f.number))
+	case "beside":
+		return io.EOF
 	case "cut":
 		return fmt.Errorf("%s: %w", troubleText(f.number), io.EOF)
 	}
@@ -174,6 +177,8 @@ func (f failure) end() end {
 		return end{}
 	case f.what == "panic":
 		return troubleEnd("panic", f.number)
+	case f.what == "beside":
+		return end{"beside", int(syscall.EINVAL), ""}
 	}
 	return troubleEnd("trouble", f.number)
 }

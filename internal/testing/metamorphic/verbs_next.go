@@ -368,7 +368,11 @@ func (m *model) spoil(source *object) {
 }
 
 func doClose(r *run, o Op) string {
-	return errorText(value[reader](r, o.On[0]).Close(background))
+	err := value[reader](r, o.On[0]).Close(background)
+	if s := r.imported[o.On[0]]; s != nil && err == nil && s.Released() == 0 {
+		return "closed before its stream was released"
+	}
+	return errorText(err)
 }
 
 func drawRetainReader(g *generator) (Op, bool) {

@@ -54,6 +54,9 @@ func drawReader(g *generator) (Op, bool) {
 	if g.IntN(4) == 0 {
 		o.Args[1], o.Args[2] = []string{"error", "cut", "panic"}[g.IntN(3)], num(1+g.IntN(len(o.On)+1))
 	}
+	if o.Args[0] == "func" && g.IntN(8) == 0 {
+		o.Args[1], o.Args[2] = "beside", num(1+g.IntN(len(o.On)))
+	}
 	if o.Args[0] == "func" && g.IntN(3) == 0 {
 		o.Args[4] = num(1 + g.IntN(len(o.On)+1))
 	}
@@ -74,7 +77,7 @@ func (m *model) same(names []string, kinds ...kind) (found []*object) {
 func expectReader(m *model, o Op) (string, bool) {
 	all := m.same(o.On, batchKind, arrayKind)
 	fails := failureOf(o.arg(1), o.num(2), o.num(3))
-	if all == nil || !fails.usable() {
+	if all == nil || !fails.usable() || fails.what == "beside" && (o.arg(0) != "func" || fails.at > len(all)) {
 		return "", false
 	}
 	f := &flow{end: fails.end()}
@@ -107,6 +110,10 @@ type series[T releaser] struct {
 func (l *series[T]) next() (item T, err error) {
 	switch l.at {
 	case l.fails.at - 1:
+		if l.fails.what == "beside" {
+			l.at++
+			return l.items[l.at-1], l.fails.err()
+		}
 		return item, l.fails.err()
 	case len(l.items):
 		return item, io.EOF

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
@@ -140,6 +141,7 @@ func doStream(r *run, o Op) string {
 		return errorText(err)
 	}
 	r.streams = append(r.streams, s)
+	r.imported[o.Out] = s
 	if t.plain {
 		r.values[o.Out] = s.Plain()
 	} else {
@@ -156,7 +158,7 @@ func drawImportStream(g *generator) (Op, bool) {
 	if y == nil {
 		return Op{}, false
 	}
-	return Op{Out: g.name(readerOf(y.table)), On: []string{y.name}, Args: []string{[]string{"", "", "releaser"}[g.IntN(3)]}}, true
+	return Op{Out: g.name(readerOf(y.table)), On: []string{y.name}, Args: []string{[]string{"", "", "releaser", "late releaser"}[g.IntN(4)]}}, true
 }
 
 func importable(y *object) bool {
@@ -198,8 +200,11 @@ func (f *flow) schemaFails() (e end, fails bool) {
 func doImportStream(r *run, o Op) string {
 	y := r.tables[o.On[0]]
 	opts := r.importOptions(r.at(y.at))
-	if o.arg(0) == "releaser" {
+	switch o.arg(0) {
+	case "releaser":
 		opts = append(opts, cdevice.WithReleaser(func(release func()) { release() }))
+	case "late releaser":
+		opts = append(opts, cdevice.WithReleaser(func(release func()) { time.AfterFunc(time.Millisecond, release) }))
 	}
 	var err error
 	switch s := r.values[o.On[0]].(type) {
@@ -211,6 +216,7 @@ func doImportStream(r *run, o Op) string {
 	if err != nil {
 		return describe(err)
 	}
+	r.imported[o.Out] = r.imported[o.On[0]]
 	r.share(o.Out, o.On[0])
 	r.readAhead(o.Out)
 	return "ok"
@@ -256,6 +262,8 @@ func knownEnd(err error) (seen string, ok bool) {
 		return "canceled", true
 	case strings.Contains(err.Error(), "returned nil without an error"):
 		return "nil", true
+	case strings.Contains(err.Error(), "returned an item with io.EOF"):
+		return "beside", true
 	case hasStack(err):
 		return "panic " + marker.FindString(err.Error()), true
 	case marker.MatchString(err.Error()):
