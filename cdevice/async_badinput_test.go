@@ -68,7 +68,7 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 	}{
 		"released": {func(p *peer) cpeer.Task { task := p.task(0); task.NoArray(); return task }, "ArrowAsyncTask.extract_data = a released array"},
 		"other device": {func(p *peer) cpeer.Task { task := p.task(0); task.OnDevice(2); return task },
-			"ArrowAsyncTask.extract_data.device_type = 2, want 1, the device type of the producer"},
+			"ArrowAsyncTask.extract_data.ArrowDeviceArray.device_type = 2, want 1, the device type of the producer"},
 		"malformed": {func(p *peer) cpeer.Task { return p.task(0) }, "ArrowAsyncTask.extract_data.ArrowDeviceArray.array.n_children = 1, want 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
