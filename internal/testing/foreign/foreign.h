@@ -24,6 +24,7 @@ struct foreign_producer {
   size_t* sizes;
   int64_t n_host;
   void* event;     /* a CUevent, which sync_event points to */
+  int32_t claims;  /* the device type that its structs have, unless 0 */
   int64_t live;    /* nodes that are not released */
   int64_t ended;   /* how often the last node was released */
   int64_t again;   /* releases of a struct that was released */

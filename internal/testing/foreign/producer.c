@@ -42,7 +42,7 @@ void foreign_release_node(struct ArrowArray* a) {
 void foreign_give(struct foreign_producer* p, int32_t device_type, int64_t device_id, struct ArrowDeviceArray* out) {
   memset(out, 0, sizeof *out);
   out->array = p->nodes[0].array;
-  out->device_type = device_type;
+  out->device_type = p->claims != 0 ? p->claims : device_type;
   out->device_id = device_id;
   out->sync_event = p->event == NULL ? NULL : &p->event;
 }

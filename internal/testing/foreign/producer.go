@@ -269,6 +269,9 @@ func (p *Producer) finish() error {
 	return err
 }
 
+// Claim has the structs of the producer say that their memory is of another device, wherever it is.
+func (p *Producer) Claim(t device.Type) { p.c.claims = C.int32_t(t) }
+
 // Device fills a new struct in C memory, once.
 func (p *Producer) Device() *cdevice.CArrowDeviceArray {
 	out := (*C.struct_ArrowDeviceArray)(p.calloc(C.sizeof_struct_ArrowDeviceArray))

@@ -65,6 +65,8 @@ func (e end) seen() string {
 		return "panic " + e.text
 	case "producer":
 		return fmt.Sprintf("the producer's error %d %s", e.code, e.text)
+	case "misfit":
+		return "the field " + e.text
 	case "closed", "canceled", "nil", "beside", "cut off", "too many":
 		return e.what
 	}
@@ -73,6 +75,9 @@ func (e end) seen() string {
 
 // inC describes the end to a consumer in C.
 func (e end) inC() string {
+	if e.what == "misfit" {
+		e.text = ""
+	}
 	if e.what == "" {
 		return "the end"
 	}
@@ -84,6 +89,9 @@ func (e end) imported() end {
 	if e.what == "" {
 		return e
 	}
+	if e.what == "misfit" {
+		e.text = ""
+	}
 	return end{"producer", e.code, e.text}
 }
 
@@ -92,6 +100,9 @@ func troubleEnd(what string, n int) end {
 }
 
 func troubleText(n int) string { return fmt.Sprintf("trouble %d", n) }
+
+// misfitEnd is that of a stream with an item that does not fit: the error names a field.
+func misfitEnd(field string) end { return end{"misfit", int(syscall.EINVAL), field} }
 
 var closedEnd = end{"closed", int(syscall.ECANCELED), ""}
 
@@ -275,6 +286,14 @@ func (m *model) derive(out string, from *object, f func(item) item) *object {
 	source := m.addSource(out, d, false)
 	m.hold(source, from.source())
 	return source
+}
+
+// cut ends a flow before item n, from 0.
+func (m *model) cut(f *flow, n int, e end) {
+	for _, it := range f.items[n:] {
+		m.leave(it)
+	}
+	f.items, f.end = f.items[:n], e
 }
 
 // leave marks an item that is never read: a goroutine that reads ahead finds the end before it, and closes its source.

@@ -60,17 +60,13 @@ func expectMap(m *model, o Op) (string, bool) {
 			f.items[i].table = it.slice(min(n, it.rows), min(o.num(2), it.rows))
 		}
 	case n > 0 && n <= len(f.items):
-		for _, it := range f.items[n-1:] {
-			m.leave(it)
-		}
-		f.items = f.items[:n-1]
 		switch how {
 		case "panic":
-			f.end = troubleEnd("panic", o.num(2))
+			m.cut(f, n-1, troubleEnd("panic", o.num(2)))
 		case "nil":
-			f.end = end{"nil", int(syscall.EINVAL), ""}
+			m.cut(f, n-1, end{"nil", int(syscall.EINVAL), ""})
 		default:
-			f.end = troubleEnd("trouble", o.num(2))
+			m.cut(f, n-1, troubleEnd("trouble", o.num(2)))
 		}
 	}
 	return "ok", true

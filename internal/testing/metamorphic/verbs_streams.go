@@ -91,11 +91,7 @@ func expectStream(m *model, o Op) (string, bool) {
 		f.items = append(f.items, m.give(source, p.table, p.holds))
 	}
 	if t.FailAt > 0 {
-		f.end = end{"producer", t.Code, t.Text}
-		for _, it := range f.items[t.FailAt-1:] {
-			m.leave(it)
-		}
-		f.items = f.items[:t.FailAt-1]
+		m.cut(f, t.FailAt-1, end{"producer", t.Code, t.Text})
 	}
 	first := *producers[0]
 	first.table = shapeOf(first.table)
@@ -256,6 +252,8 @@ func knownEnd(err error) (seen string, ok bool) {
 		return "the end", true
 	case asError(err, &pe):
 		return fmt.Sprintf("the producer's error %d %s", pe.Code, marker.FindString(pe.Message)), true
+	case misfit(err) != "":
+		return "the field " + misfit(err), true
 	case is(err, cdevice.ErrReleased):
 		return "closed", true
 	case is(err, context.Canceled):
@@ -274,6 +272,15 @@ func knownEnd(err error) (seen string, ok bool) {
 		return "too many", true
 	}
 	return "", false
+}
+
+// misfit is the field that an error about an item names, or "".
+func misfit(err error) string {
+	var field *cdevice.FieldError
+	if !asError(err, &field) || is(err, cdevice.ErrReleased) && field.Field != "RecordBatch" && field.Field != "Array" {
+		return ""
+	}
+	return field.Field
 }
 
 func drawExportStream(g *generator) (Op, bool) {
