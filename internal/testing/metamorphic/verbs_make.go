@@ -83,15 +83,20 @@ func expectProduce(m *model, o Op) (string, bool) {
 
 // produce makes the producer that an operation describes.
 func (r *run) produce(s spec, p place, flavour string) (*foreign.Producer, error) {
+	if flavour == "held" {
+		return r.produceOn(s, p, flavour, r.held)
+	}
+	return r.produceOn(s, p, flavour, r.work)
+}
+
+// produceOn is produce for a stream that fills the memory.
+func (r *run) produceOn(s spec, p place, flavour string, on device.Stream) (*foreign.Producer, error) {
 	arr := data(r.goMemory(), s.types, s.offset, s.rows, s.seed, s.batch)
 	defer arr.Release()
-	at := foreign.Place{Dev: r.at(p), Stream: r.work, Misaligned: flavour == "misaligned", HostWrite: r.hostWrite}
+	at := foreign.Place{Dev: r.at(p), Stream: on, Misaligned: flavour == "misaligned", HostWrite: r.hostWrite}
 	if p == cpu {
 		at.Stream = nil
 		return foreign.New(arr.Data(), at)
-	}
-	if flavour == "held" {
-		at.Stream = r.held
 	}
 	if r.machine != nil && (flavour == "event" || flavour == "held") {
 		e, err := r.home.NewEvent()
@@ -293,16 +298,8 @@ func doNew(r *run, o Op) string {
 	if err != nil {
 		return errorText(err)
 	}
-	columns := make([]cdevice.ArrayData, len(s.types))
-	for i := range columns {
-		c := p.Column(i)
-		columns[i] = cdevice.ArrayData{Length: int64(s.rows), Offset: c.Offset + int64(s.offset), NullCount: -1, Buffers: c.Buffers}
-	}
-	var released atomic.Int64
-	b, err := cdevice.NewRecordBatch(r.at(place(o.arg(5))), s.table().schema(), int64(s.rows), columns, cdevice.Lifetime{Release: func() {
-		p.End()
-		released.Add(1)
-	}})
+	released := new(atomic.Int64)
+	b, err := r.newBatch(s, place(o.arg(5)), p, released)
 	if err != nil {
 		p.Free()
 		return errorText(err)
@@ -311,4 +308,17 @@ func doNew(r *run, o Op) string {
 	r.later(p.Free)
 	r.values[o.Out] = b
 	return "ok"
+}
+
+// newBatch makes a batch of memory of the program, which has filled that as a producer does.
+func (r *run) newBatch(s spec, at place, p *foreign.Producer, released *atomic.Int64) (*cdevice.RecordBatch, error) {
+	columns := make([]cdevice.ArrayData, len(s.types))
+	for i := range columns {
+		c := p.Column(i)
+		columns[i] = cdevice.ArrayData{Length: int64(s.rows), Offset: c.Offset + int64(s.offset), NullCount: -1, Buffers: c.Buffers}
+	}
+	return cdevice.NewRecordBatch(r.at(at), s.table().schema(), int64(s.rows), columns, cdevice.Lifetime{Release: func() {
+		p.End()
+		released.Add(1)
+	}})
 }
