@@ -56,13 +56,14 @@ var Worlds = []World{
 // setting is a world that is open.
 type setting struct {
 	World
-	machine *cudasim.Sim        // nil without a GPU
-	gpus    []*cudaalloc.Device // all of them
-	home    device.Device
-	other   device.Device
-	mem     memory.Allocator // of arrow-go, at home; Go's where home is memory of a GPU
-	idle    cudasim.Live     // what an open GPU has
-	pace    *within.Pace     // of the machine that runs the tests
+	machine    *cudasim.Sim        // nil without a GPU
+	gpus       []*cudaalloc.Device // all of them
+	home       device.Device
+	other      device.Device
+	mem        memory.Allocator      // of arrow-go, at home; Go's where home is memory of a GPU
+	idle       cudasim.Live          // what an open GPU has
+	allocators map[string]*allocator // by name, once they were used
+	pace       *within.Pace          // of the machine that runs the tests
 }
 
 // open opens a world until the end of the test. pace is that of the machine.
