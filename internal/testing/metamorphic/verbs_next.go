@@ -321,11 +321,20 @@ func closable(s *object) bool {
 
 func expectClose(m *model, o Op) (string, bool) {
 	s := m.get(o.On[0], readerKind, arrayReaderKind)
-	if s == nil || !closable(s) {
+	if s == nil || !closable(s) || m.awaited(s.source()) {
 		return "", false
 	}
 	m.close(s.source())
 	return "ok", true
+}
+
+// awaited reports whether a goroutine waits in a reader that was made of a source.
+func (m *model) awaited(source *object) bool {
+	return slices.ContainsFunc(m.order, func(name string) bool {
+		o := m.objects[name]
+		f, ok := o.known.(*flow)
+		return ok && o.kind == sourceKind && slices.Contains(o.holds, source) && (f.busy || m.awaited(o))
+	})
 }
 
 // close ends a source whose reader is closed. The current item of the reader stays.
