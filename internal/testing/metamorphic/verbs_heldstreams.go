@@ -17,12 +17,12 @@ import (
 // One batch on many streams, each of which is held back by an event of its own.
 
 func init() {
-	register(&verb{name: "held streams", weight: 6, draw: drawHeldStreams, expect: expectHeldStreams, do: doHeldStreams})
+	register(&verb{name: "held streams", weight: 8, draw: drawHeldStreams, expect: expectHeldStreams, do: doHeldStreams})
 }
 
 var (
-	origins = []string{"producer", "producer", "copy", "program"}
-	fates   = []string{"", "struct", "late struct", "events"}
+	origins = []string{"producer", "producer", "copy", "copy", "program"}
+	fates   = []string{"", "struct", "struct", "late struct", "events"}
 )
 
 func drawHeldStreams(g *generator) (Op, bool) {
