@@ -82,7 +82,7 @@ func (r *run) consumer(p place) device.Device {
 
 // exportCopy exports a copy of a batch or an array, whose only reference the struct has.
 func exportCopy(v any, dev device.Device, x *cdevice.CArrowDeviceArray) error {
-	c, err := copyOf(v, dev)
+	c, err := copyTo(v, dev)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func exportCopy(v any, dev device.Device, x *cdevice.CArrowDeviceArray) error {
 	return exportTo(c, x, nil)
 }
 
-func copyOf(v any, dev device.Device) (releaser, error) {
+func copyTo(v any, dev device.Device) (releaser, error) {
 	if b, ok := v.(*cdevice.RecordBatch); ok {
 		return b.CopyTo(background, dev)
 	}
@@ -99,7 +99,7 @@ func copyOf(v any, dev device.Device) (releaser, error) {
 
 // reuse makes another copy, which takes memory of the first if that was freed too early.
 func reuse(v any, dev device.Device) error {
-	c, err := copyOf(v, dev)
+	c, err := copyTo(v, dev)
 	if err == nil {
 		c.Release()
 	}
