@@ -22,7 +22,7 @@ func init() {
 
 var (
 	origins = []string{"producer", "producer", "copy", "copy", "program"}
-	fates   = []string{"", "struct", "struct", "late struct", "events"}
+	fates   = []string{"", "struct", "struct", "late struct", "events", "events"}
 )
 
 func drawHeldStreams(g *generator) (Op, bool) {
