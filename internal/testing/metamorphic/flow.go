@@ -199,6 +199,16 @@ func (m *model) slow(h *object) {
 	}
 }
 
+// slowAll marks the memories that a source holds, also for sources that it is made of.
+func (m *model) slowAll(source *object) {
+	for _, h := range source.holds {
+		m.slow(h)
+		if h.kind == sourceKind {
+			m.slowAll(h)
+		}
+	}
+}
+
 // recheck decides whether a memory may have ended: if all that hold it are unsure.
 func (m *model) recheck(h *object) {
 	if h.kind != memoryKind || !h.alive() {

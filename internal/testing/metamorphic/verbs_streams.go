@@ -168,6 +168,9 @@ func expectImportStream(m *model, o Op) (string, bool) {
 		return "", false
 	}
 	f, source := y.flow(), y.source()
+	if o.arg(0) == "late releaser" {
+		m.slowAll(source)
+	}
 	if end, fails := f.schemaFails(); fails {
 		m.release(y)
 		return end.imported().seen(), true
