@@ -77,5 +77,8 @@ func (w *Play) Must(err error) {
 // Type returns the type of a name of package cases.
 func Type(name string) arrow.DataType { return caseOf(name).Type }
 
+// Field returns the field that columns of a type have under a name.
+func Field(name, kind string) arrow.Field { return fieldOf(name, kind) }
+
 // Tag returns the metadata of schemas that have some.
 func Tag() *arrow.Metadata { return &tag }

@@ -182,7 +182,7 @@ func importCall(p object, from string, schema bool, options string) string {
 	case schema && p.batch:
 		return assigned(fmt.Sprintf("cdevice.Import%s(%s, $0.Schema(%s, arrow.Field{}), %s)", what, from, p.schemaCode(), options))(step{})
 	case schema:
-		return assigned(fmt.Sprintf("cdevice.Import%s(%s, $0.Schema(nil, %s), %s)", what, from, fieldCode("", p.types[0]), options))(step{})
+		return assigned(fmt.Sprintf("cdevice.Import%s(%s, $0.Schema(nil, %s), %s)", what, from, fieldCode(arrayName, p.types[0]), options))(step{})
 	case p.batch:
 		return assigned(fmt.Sprintf("cdevice.Import%sWithSchema(%s, %s, %s)", what, from, p.schemaCode(), options))(step{})
 	}
@@ -228,5 +228,5 @@ func (t table) schemaCode() string {
 }
 
 func fieldCode(name, kind string) string {
-	return fmt.Sprintf("arrow.Field{Name: %q, Type: metamorphic.Type(%q), Nullable: true}", name, kind)
+	return fmt.Sprintf("metamorphic.Field(%q, %q)", name, kind)
 }

@@ -49,7 +49,7 @@ func elements(name string, rows int, seed uint64) string {
 	out := make([]string, rows)
 	for i := range out {
 		out[i] = c.Values[random.IntN(len(c.Values))]
-		if !c.NoNulls && random.IntN(4) < nulls {
+		if !c.NoNulls && !required[name] && random.IntN(4) < nulls {
 			out[i] = "null"
 		}
 	}
@@ -88,9 +88,23 @@ func tableOf(types []string, offset, rows int, seed uint64, batch bool) table {
 
 func columnName(i int) string { return fmt.Sprintf("c%d", i) }
 
-func fieldOf(name, kind string) arrow.Field {
-	return arrow.Field{Name: name, Type: caseOf(kind).Type, Nullable: true}
+// required are types whose columns have no nulls, which their fields say.
+var required = map[string]bool{
+	"uint16": true, "float32": true, "decimal64": true, "date64": true, "large_utf8": true, "utf8_view": true, "list_utf8": true, "struct_dictionary": true,
+	"map": true, "dictionary_uint16": true, "dense_union": true, "run_end_encoded_int32": true, "extension_bool8": true,
 }
+
+// fieldOf is the field of a column. Every second column, by its name, has metadata.
+func fieldOf(name, kind string) arrow.Field {
+	f := arrow.Field{Name: name, Type: caseOf(kind).Type, Nullable: !required[kind]}
+	if name != "" && name[len(name)-1]%2 == 1 {
+		f.Metadata = arrow.NewMetadata([]string{"of the field"}, []string{name})
+	}
+	return f
+}
+
+// arrayName is the name in the schemas of arrays.
+const arrayName = "array1"
 
 // schema is that of a batch with the table.
 func (t table) schema() *arrow.Schema {

@@ -218,8 +218,7 @@ func doCDataExport(r *run, o Op) string {
 	if schema == nil {
 		return "ok"
 	}
-	exported, _ := r.values[o.On[0]].(interface{ Schema() *arrow.Schema })
-	return r.checkSchema(b.table, exported, schema)
+	return r.checkSchema(b.table, r.values[o.On[0]], schema)
 }
 
 func drawCDataSchema(g *generator) (Op, bool) {

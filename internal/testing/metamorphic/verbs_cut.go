@@ -139,8 +139,9 @@ func expectColumn(m *model, o Op) (string, bool) {
 }
 
 func doColumn(r *run, o Op) string {
-	r.values[o.Out] = value[*cdevice.RecordBatch](r, o.On[0]).Column(o.num(0))
-	return "ok"
+	t, a := r.tables[o.Out], value[*cdevice.RecordBatch](r, o.On[0]).Column(o.num(0))
+	r.values[o.Out] = a
+	return sameField(fieldOf(t.names[0], t.types[0]), a.Field())
 }
 
 func drawCombine(g *generator) (Op, bool) {
@@ -379,6 +380,14 @@ func doWithEvent(r *run, o Op) string {
 		return made(r, o.Out)(b.WithEvent(s))
 	}
 	return made(r, o.Out)(value[*cdevice.Array](r, o.On[0]).WithEvent(s))
+}
+
+// sameField compares the field of an array.
+func sameField(want, got arrow.Field) string {
+	if !got.Equal(want) {
+		return fmt.Sprintf("the field %v, not %v", got, want)
+	}
+	return "ok"
 }
 
 // sameMetadata compares the metadata of a batch or a schema, which what is made of it keeps.

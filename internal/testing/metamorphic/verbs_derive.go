@@ -184,7 +184,7 @@ func doMapTo(r *run, o Op) string {
 		to, err := s.MapTo(t.schema(), func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b.Select(o.nums()...) })
 		return r.madeReader(o.Out, to, err)
 	}
-	to, err := value[*cdevice.ArrayReader](r, o.On[0]).MapTo(arrow.Field{Name: "to", Type: caseOf(t.types[0]).Type, Nullable: true},
+	to, err := value[*cdevice.ArrayReader](r, o.On[0]).MapTo(fieldOf("to", t.types[0]),
 		func(a *cdevice.Array) (*cdevice.Array, error) { return a, nil })
 	return r.madeReader(o.Out, to, err)
 }

@@ -168,7 +168,7 @@ func (r *run) producerSchema(p *foreign.Producer, t table, how string) *cdata.CA
 	if t.batch {
 		return p.Schema(t.schema(), arrow.Field{})
 	}
-	return p.Schema(nil, fieldOf("", t.types[0]))
+	return p.Schema(nil, fieldOf(arrayName, t.types[0]))
 }
 
 // importOptions names the device, which no backend is registered for.
@@ -197,7 +197,11 @@ func importStruct[S cdevice.ArrayStruct](r *run, out string, t table, a *S, sche
 	}
 	if !t.batch {
 		r.values[out] = arr
-		return "ok"
+		want := arrow.Field{Type: caseOf(t.types[0]).Type, Nullable: true} // for a type alone
+		if schema != nil {
+			want = fieldOf(arrayName, t.types[0])
+		}
+		return sameField(want, arr.Field())
 	}
 	r.values[out] = b
 	return sameMetadata(tag, b.Schema().Metadata())

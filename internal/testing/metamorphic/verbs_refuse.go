@@ -222,6 +222,9 @@ func doObserve(r *run, o Op) string {
 	if want := fmt.Sprintf("record batch on %s, %d rows: %s", at, x.rows, b.Schema()); b.String() != want {
 		return b.String() + ", not " + want
 	}
+	if want := x.schema().Fields(); !slices.EqualFunc(want, b.Schema().Fields(), arrow.Field.Equal) {
+		return fmt.Sprintf("the fields %v, not %v", b.Schema().Fields(), want)
+	}
 	names := make([]string, b.NumCols())
 	for i, f := range b.Schema().Fields() {
 		names[i] = fmt.Sprint(f.Name, ": ", f.Type)
