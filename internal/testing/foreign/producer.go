@@ -29,6 +29,7 @@ type Place struct {
 	// Event is recorded behind the filling, and becomes sync_event. Without it, New waits for the filling.
 	Event      device.Event
 	Misaligned bool // buffers begin at odd addresses, where the type allows it
+	Absent     bool // buffers are NULL where the specification allows it: bitmaps without nulls, and buffers without bytes
 	// HostWrite is told of each write of the host to memory of the device; it may be nil.
 	HostWrite func(p device.Ptr, size int64)
 }
@@ -170,7 +171,7 @@ func (p *Producer) buffers(d arrow.ArrayData) (addresses []uintptr, err error) {
 		if i >= 2 {
 			sizes = append(sizes, int64(len(bytes)))
 		}
-		address, err := p.buffer(bytes, b == nil, p.at.Misaligned)
+		address, err := p.buffer(bytes, b == nil || p.at.Absent && mayBeAbsent(d, t, i, bytes), p.at.Misaligned)
 		if err != nil {
 			return nil, err
 		}
@@ -187,6 +188,12 @@ func (p *Producer) buffers(d arrow.ArrayData) (addresses []uintptr, err error) {
 		addresses = append(addresses, address)
 	}
 	return addresses, nil
+}
+
+// mayBeAbsent reports whether buffer i of an array may be NULL. An array without elements needs no offsets.
+func mayBeAbsent(d arrow.ArrayData, t arrow.DataType, i int, bytes []byte) bool {
+	bitmap := i == 0 && !arrow.IsUnion(t.ID())
+	return bitmap && d.NullN() == 0 || len(bytes) == 0 || d.Len()+d.Offset() == 0
 }
 
 // buffer copies one buffer.

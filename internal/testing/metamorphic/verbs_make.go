@@ -61,8 +61,13 @@ func ofTable(t table) kind {
 }
 
 func drawProduce(g *generator) (Op, bool) {
-	at, flavour := home, []string{"", "", "misaligned", "event", "event"}[g.IntN(5)]
+	at, flavour, s := home, []string{"", "", "misaligned", "event", "event", "absent"}[g.IntN(6)], g.spec()
 	switch {
+	case flavour == "absent":
+		if g.IntN(2) == 0 {
+			s[3] = "0"
+		}
+		at = []place{home, cpu}[g.IntN(2)]
 	case g.IntN(4) == 0:
 		at = cpu
 	case g.m.holding && g.IntN(3) == 0:
@@ -93,7 +98,7 @@ func (r *run) produce(s spec, p place, flavour string) (*foreign.Producer, error
 func (r *run) produceOn(s spec, p place, flavour string, on device.Stream) (*foreign.Producer, error) {
 	arr := data(r.goMemory(), s.types, s.offset, s.rows, s.seed, s.batch)
 	defer arr.Release()
-	at := foreign.Place{Dev: r.at(p), Stream: on, Misaligned: flavour == "misaligned", HostWrite: r.hostWrite}
+	at := foreign.Place{Dev: r.at(p), Stream: on, Misaligned: flavour == "misaligned", Absent: flavour == "absent", HostWrite: r.hostWrite}
 	if p == cpu {
 		at.Stream = nil
 		return foreign.New(arr.Data(), at)
