@@ -3,10 +3,8 @@ package metamorphic
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -25,7 +23,6 @@ func init() {
 		&verb{name: "view", weight: 4, draw: drawView, expect: expectView, do: doView},
 		&verb{name: "read view", weight: 5, draw: drawReadView, expect: expectReadView, do: doReadView},
 		&verb{name: "count nulls", weight: 3, draw: drawCountNulls, expect: expectCountNulls, do: doCountNulls},
-		&verb{name: "expire", weight: 10, draw: drawExpire, expect: expectExpire, do: doExpire},
 	)
 }
 
@@ -396,82 +393,4 @@ func doCountNulls(r *run, o Op) string {
 		return err.Error()
 	}
 	return num(int(n))
-}
-
-// waits are calls that read, and so wait for the event.
-var waits = []string{"host view", "copy to host", "synchronize", "validate", "as cpu"}
-
-// waitsToBeRead reports whether each of these calls waits for work that is held back: some column has memory, whatever its values are.
-func waitsToBeRead(b *object) bool {
-	return b.held && b.rows > 0 && slices.ContainsFunc(b.types, func(name string) bool {
-		id := caseOf(name).Type.ID()
-		return id != arrow.NULL && id != arrow.STRUCT && id != arrow.FIXED_SIZE_LIST && id != arrow.EXTENSION
-	})
-}
-
-func drawExpire(g *generator) (Op, bool) {
-	b := g.one(given(waitsToBeRead), batchKind)
-	if b == nil {
-		return Op{}, false
-	}
-	return Op{On: []string{b.name}, Args: []string{waits[g.IntN(len(waits))]}}, true
-}
-
-func expectExpire(m *model, o Op) (string, bool) {
-	b := m.get(o.On[0], batchKind)
-	if b == nil || !waitsToBeRead(b) {
-		return "", false
-	}
-	return "ok", true
-}
-
-// doExpire ends the context of a call that waits for work which is held back. Where nothing is, on the CPU, the call succeeds.
-func doExpire(r *run, o Op) string {
-	ctx, cancel := background, func() {}
-	if r.machine != nil { // else a busy machine may end the context first
-		ctx, cancel = context.WithTimeout(background, 2*time.Millisecond)
-	}
-	defer cancel()
-	b := value[*cdevice.RecordBatch](r, o.On[0])
-	var err error
-	var made interface{ Release() }
-	switch o.arg(0) {
-	case "host view":
-		if !r.accessible(b.DeviceID()) {
-			err = b.Synchronize(ctx)
-			break
-		}
-		var rec arrow.RecordBatch
-		if rec, err = b.HostView(ctx); err == nil {
-			made = rec
-		}
-	case "copy to host":
-		var rec arrow.RecordBatch
-		if rec, err = b.CopyToHost(ctx, nil); err == nil {
-			made = rec
-		}
-	case "validate":
-		err = b.ValidateFull(ctx)
-	case "as cpu":
-		if !r.accessible(b.DeviceID()) {
-			err = b.Synchronize(ctx)
-			break
-		}
-		var c *cdevice.RecordBatch
-		if c, err = b.AsCPU(ctx); err == nil {
-			made = c
-		}
-	default:
-		err = b.Synchronize(ctx)
-	}
-	if made != nil {
-		made.Release()
-	}
-	if r.machine == nil {
-		return errorText(err)
-	}
-	if text := errorText(err); text != failed("DeadlineExceeded") {
-		return "although work is held back: " + text
-	}
-	return "ok"
 }
