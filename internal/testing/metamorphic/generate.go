@@ -67,6 +67,8 @@ var scenes = [][]string{
 	{"wrap", "hold", "export", "release", "release"},
 	{"wrap", "with event", "hold", "export", "release", "release"},
 	{"hold", "produce", "import", "column", "with column", "expire", "expire"},
+	{"hold", "produce", "import", "slice", "expire", "outwait", "read"},
+	{"hold", "produce", "import", "export at once", "as cpu", "fire", "export at once"},
 	{"hold", "produce", "import", "column", "column", "combine", "expire"},
 	{"import", "slice", "flight", "read"},
 	{"produce many", "stream", "import stream", "next", "close reader"},
