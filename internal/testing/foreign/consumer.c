@@ -174,8 +174,9 @@ void foreign_release_stream_plain(struct ArrowArrayStream* s, int thread) {
   call((struct stream_call){RELEASE, NULL, s, NULL, NULL, 0}, thread);
 }
 
-void foreign_take_child(struct ArrowArray* parent, int64_t i, struct ArrowArray* out) {
-  move(parent->children[i], out);
+void foreign_take_part(struct ArrowArray* a, const int64_t* path, int64_t n, struct ArrowArray* out) {
+  for (int64_t i = 0; i < n; i++) a = a->dictionary != NULL ? a->dictionary : a->children[path[i]];
+  move(a, out);
 }
 
 int64_t foreign_number(const struct ArrowArray* a) {

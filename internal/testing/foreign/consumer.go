@@ -82,15 +82,19 @@ func garbage(size C.size_t) unsafe.Pointer {
 // Forget frees the memory of a struct of NewDeviceArray, NewArray, NewSchema and their like.
 func Forget[S cdevice.CStruct](s *S) { C.free(unsafe.Pointer(s)) }
 
-// TakeChild moves child i of a struct into *out.
-func TakeChild(parent *cdata.CArrowArray, i int, out *cdata.CArrowArray) {
-	C.foreign_take_child((*C.struct_ArrowArray)(unsafe.Pointer(parent)), C.int64_t(i), (*C.struct_ArrowArray)(unsafe.Pointer(out)))
+// TakePart moves the array at a path of children below a struct into *out. A dictionary is child 0 of its array.
+func TakePart(root *cdata.CArrowArray, path []int, out *cdata.CArrowArray) {
+	steps := make([]C.int64_t, len(path))
+	for i, child := range path {
+		steps[i] = C.int64_t(child)
+	}
+	C.foreign_take_part((*C.struct_ArrowArray)(unsafe.Pointer(root)), unsafe.SliceData(steps), C.int64_t(len(steps)), (*C.struct_ArrowArray)(unsafe.Pointer(out)))
 }
 
-// TakeChildOfDevice is TakeChild with the device and the event of the parent.
-func TakeChildOfDevice(parent *cdevice.CArrowDeviceArray, i int, out *cdevice.CArrowDeviceArray) {
-	*out = *parent
-	TakeChild(ArrayOf(parent), i, ArrayOf(out))
+// TakePartOfDevice is TakePart with the device and the event of the root.
+func TakePartOfDevice(root *cdevice.CArrowDeviceArray, path []int, out *cdevice.CArrowDeviceArray) {
+	*out = *root
+	TakePart(ArrayOf(root), path, ArrayOf(out))
 }
 
 // Number returns the first value of the first column, an int64, which C reads.

@@ -61,8 +61,8 @@ enum {
 /* Releases the array in one of the ways. Returns 0, or an errno. */
 int foreign_release(struct ArrowArray* a, int way);
 
-/* Moves child i out of its parent into *out. */
-void foreign_take_child(struct ArrowArray* parent, int64_t i, struct ArrowArray* out);
+/* Moves the array at a path of n children out of a tree into *out. A dictionary is child 0 of its array. */
+void foreign_take_part(struct ArrowArray* a, const int64_t* path, int64_t n, struct ArrowArray* out);
 
 /* The handle at a sync_event, or 0. */
 uintptr_t foreign_event(const void* sync_event);

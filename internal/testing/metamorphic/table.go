@@ -19,18 +19,27 @@ type table struct {
 	values [][]string
 	rows   int
 	batch  bool
+	// origins are the arrays that the columns are parts of; nil where none is known.
+	origins []*origin
 }
 
 // null is the text of an element without a value.
 const null = array.NullValueStr
 
-// caseOf returns the case of a name.
+// caseOf returns the case of a name. That of child 1 of the child of lists is "list/0/1".
 var caseOf = func() func(name string) cases.Case {
 	all := map[string]cases.Case{}
 	for _, c := range cases.All() {
 		all[c.Name] = c
 	}
-	return func(name string) cases.Case { return all[name] }
+	return func(name string) cases.Case {
+		base, path, _ := strings.Cut(name, "/")
+		c := all[base]
+		if path != "" {
+			c = childCase(name, c.Type, path)
+		}
+		return c
+	}
 }()
 
 // caseNames are the types of columns.
@@ -81,7 +90,7 @@ func tableOf(types []string, offset, rows int, seed uint64, batch bool) table {
 		arr := columnOf(memory.DefaultAllocator, name, offset+rows, seed+uint64(i))
 		t.names, t.types = append(t.names, columnName(i)), append(t.types, name)
 		t.values = append(t.values, valuesOf(arr)[offset:])
-		arr.Release()
+		t.origins = append(t.origins, &origin{data: arr.Data()})
 	}
 	return t
 }
@@ -136,6 +145,7 @@ func (t table) pick(indices ...int) table {
 	s := table{rows: t.rows, batch: t.batch}
 	for _, i := range indices {
 		s.names, s.types, s.values = append(s.names, t.names[i]), append(s.types, t.types[i]), append(s.values, t.values[i])
+		s.origins = append(s.origins, t.origin(i))
 	}
 	return s
 }

@@ -179,6 +179,7 @@ func jointTable(arrays []*object) table {
 	t := table{batch: true, rows: arrays[0].rows}
 	for i, a := range arrays {
 		t.names, t.types, t.values = append(t.names, columnName(i)), append(t.types, a.types[0]), append(t.values, a.values[0])
+		t.origins = append(t.origins, a.origin(0))
 	}
 	return t
 }
@@ -226,7 +227,7 @@ func expectWithColumn(m *model, o Op) (string, bool) {
 	for i, name := range b.names {
 		column := b.pick(i)
 		if name == o.arg(0) {
-			column.types, column.values = a.types, a.values
+			column.types, column.values, column.origins = a.types, a.values, a.origins
 			same++
 		}
 		t = t.append(column)
@@ -244,6 +245,7 @@ func expectWithColumn(m *model, o Op) (string, bool) {
 }
 
 func (t table) append(u table) table {
+	t.origins = append(t.allOrigins(), u.allOrigins()...)
 	t.names = append(slices.Clip(t.names), u.names...)
 	t.types = append(slices.Clip(t.types), u.types...)
 	t.values = append(slices.Clip(t.values), u.values...)

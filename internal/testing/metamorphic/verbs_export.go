@@ -18,7 +18,6 @@ func init() {
 	register(
 		&verb{name: "export", weight: 14, draw: drawExport, expect: expectExport, do: doExport},
 		&verb{name: "read struct", weight: 8, draw: drawReadStruct, expect: expectReadStruct, do: doReadStruct},
-		&verb{name: "take child", weight: 4, draw: drawTakeChild, expect: expectTakeChild, do: doTakeChild},
 		&verb{name: "import struct", weight: 6, draw: drawImportStruct, expect: expectImportStruct, do: doImportStruct},
 	)
 }
@@ -251,42 +250,6 @@ func seenStruct(t table, arr arrow.Array) string {
 		columns[i] = s.Field(i)
 	}
 	return seen(t.names, columns, s.Len(), true)
-}
-
-func drawTakeChild(g *generator) (Op, bool) {
-	x := g.one(given(isWhole, func(x *object) bool { return x.batch && len(x.types) > 0 }), structKind)
-	if x == nil {
-		return Op{}, false
-	}
-	return Op{Out: g.name(structKind), On: []string{x.name}, Args: []string{num(g.IntN(len(x.types)))}}, true
-}
-
-func expectTakeChild(m *model, o Op) (string, bool) {
-	x := m.get(o.On[0], structKind)
-	if x == nil || x.pieces || !x.batch || o.num(0) >= len(x.types) {
-		return "", false
-	}
-	child := *x
-	child.table = x.column(o.num(0))
-	m.add(o.Out, structKind, child, x.holds...)
-	x.pieces = true
-	return "ok", true
-}
-
-// doTakeChild moves a child out of its struct. Its event is read from the root, which is valid as long as any of its structs.
-func doTakeChild(r *run, o Op) string {
-	if d, ok := r.values[o.On[0]].(*cdevice.CArrowDeviceArray); ok {
-		x := foreign.NewDeviceArray()
-		r.later(func() { foreign.Forget(x) })
-		foreign.TakeChildOfDevice(d, o.num(0), x)
-		r.values[o.Out] = x
-	} else {
-		x := foreign.NewArray()
-		r.later(func() { foreign.Forget(x) })
-		foreign.TakeChild(value[*cdata.CArrowArray](r, o.On[0]), o.num(0), x)
-		r.values[o.Out] = x
-	}
-	return "ok"
 }
 
 func drawImportStruct(g *generator) (Op, bool) {

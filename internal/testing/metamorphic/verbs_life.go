@@ -102,7 +102,7 @@ func releaseStruct(r *run, o Op) string {
 }
 
 // misuses are calls after the last release.
-var misuses = []string{"slice", "host view", "export", "retain", "release", "copy", "used on", "synchronize"}
+var misuses = []string{"part", "slice", "host view", "export", "retain", "release", "copy", "used on", "synchronize"}
 
 func drawMisuse(g *generator) (Op, bool) {
 	var fit []string
@@ -121,7 +121,7 @@ func expectMisuse(m *model, o Op) (string, bool) {
 	if m.dead(o.On[0], batchKind, arrayKind) == nil {
 		return "", false
 	}
-	if o.arg(0) == "retain" || o.arg(0) == "release" {
+	if o.arg(0) == "retain" || o.arg(0) == "release" || o.arg(0) == "part" {
 		return "panic " + failed("ErrReleased"), true
 	}
 	return failed("ErrReleased"), true
@@ -136,6 +136,11 @@ func doMisuse(r *run, o Op) string {
 		return panicText(r.values[o.On[0]].(releaser).Retain)
 	case "release":
 		return panicText(r.values[o.On[0]].(releaser).Release)
+	case "part":
+		if batch {
+			return panicText(func() { b.Column(0) })
+		}
+		return panicText(func() { a.Child(0) })
 	case "slice":
 		if batch {
 			_, err = b.Slice(0, 0)

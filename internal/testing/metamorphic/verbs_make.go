@@ -73,7 +73,7 @@ func drawProduce(g *generator) (Op, bool) {
 	case g.m.holding && g.IntN(3) == 0:
 		flavour = "held"
 	}
-	return Op{Out: g.name(producerKind), Args: append(g.spec(), string(at), flavour)}, true
+	return Op{Out: g.name(producerKind), Args: append(s, string(at), flavour)}, true
 }
 
 func expectProduce(m *model, o Op) (string, bool) {
@@ -82,7 +82,7 @@ func expectProduce(m *model, o Op) (string, bool) {
 		return "", false
 	}
 	p := m.add(o.Out, producerKind, object{table: s.table(), at: place(o.arg(5)), held: flavour == "held"})
-	m.memoryOf(p)
+	p.isIn(m.memoryOf(p))
 	return "ok", true
 }
 
@@ -228,7 +228,11 @@ func expectWrap(m *model, o Op) (string, bool) {
 	if len(s.types) == 0 && !s.batch {
 		return "", false
 	}
-	m.owned(m.add(o.Out, s.kind(), object{table: s.table(), at: place(o.arg(5))}))
+	w := m.add(o.Out, s.kind(), object{table: s.table(), at: place(o.arg(5))})
+	m.owned(w)
+	if w.at == cpu { // else it may be a copy
+		w.isIn(w.holds[0])
+	}
 	return "ok", true
 }
 

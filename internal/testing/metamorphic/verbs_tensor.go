@@ -48,7 +48,7 @@ var numbers = []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "ui
 
 // tensorText is the result of an export of the array as a tensor.
 func (t table) tensorText() string {
-	name := t.types[0]
+	name := caseOf(t.types[0]).Type.Name()
 	switch {
 	case name != "fixed_size_list" && !slices.Contains(numbers, name):
 		return failed("ErrNotImplemented")
