@@ -174,7 +174,7 @@ func TestTextOfPrograms(t *testing.T) {
 func TestReduce(t *testing.T) {
 	fails := func(p Program) bool {
 		text := fmt.Sprint(p)
-		return strings.Contains(text, "slice(") && strings.Contains(text, "export(")
+		return strings.Contains(text, "= slice(") && strings.Contains(text, "= export(")
 	}
 	var p Program
 	for seed := uint64(1); !fails(p); seed++ {
