@@ -2,6 +2,7 @@ package metamorphic
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -62,7 +63,7 @@ func expectMisfit(m *model, o Op) (string, bool) {
 		return "", false
 	}
 	e, ok := misfitOf(o, s.kind == readerKind)
-	if !ok {
+	if !ok || slices.ContainsFunc(s.types, func(name string) bool { return len(caseOf(name).Values) == 0 }) {
 		return "", false
 	}
 	m.behind = true

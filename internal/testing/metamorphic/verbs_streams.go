@@ -255,6 +255,8 @@ func knownEnd(err error) (seen string, ok bool) {
 		return "the end", true
 	case asError(err, &pe):
 		return fmt.Sprintf("the producer's error %d %s", pe.Code, marker.FindString(pe.Message)), true
+	case strings.Contains(err.Error(), "no more tasks than were requested"):
+		return "too many", true
 	case misfit(err) != "":
 		return "the field " + misfit(err), true
 	case is(err, cdevice.ErrReleased):
@@ -271,8 +273,6 @@ func knownEnd(err error) (seen string, ok bool) {
 		return marker.FindString(err.Error()), true
 	case is(err, io.ErrUnexpectedEOF):
 		return "cut off", true
-	case strings.Contains(err.Error(), "no more tasks than were requested"):
-		return "too many", true
 	}
 	return "", false
 }

@@ -285,7 +285,9 @@ func expectImportTensor(m *model, o Op) (string, bool) {
 	if d == nil {
 		return "", false
 	}
-	m.add(o.Out, arrayKind, object{table: d.table, at: d.at}, d.holds...)
+	t := d.table
+	t.origins = nil // its lists are of the tensor's shape
+	m.add(o.Out, arrayKind, object{table: t, at: d.at}, d.holds...)
 	m.release(d)
 	return "ok", true
 }
