@@ -46,7 +46,13 @@ func isAwaited(b *object) bool {
 
 func expectExpire(m *model, o Op) (string, bool) {
 	b := m.get(o.On[0], batchKind, arrayKind)
-	return "ok", b != nil && isAwaited(b)
+	if b == nil || !isAwaited(b) {
+		return "", false
+	}
+	for _, h := range b.holds {
+		h.exported = true // a copy that was given up frees its source after all work of the device
+	}
+	return "ok", true
 }
 
 // doExpire ends the contexts of calls that wait for work which is held back, one after the other. Where nothing is, on the CPU, the calls
