@@ -169,7 +169,7 @@ func importCode(s step) string {
 	options := fmt.Sprintf("cdevice.WithDevice(w.Device(%q))", p.at)
 	switch s.arg(2) {
 	case "releaser":
-		options += ", cdevice.WithReleaser(func(release func()) { release() })"
+		options += ", cdevice.WithReleaser(func(release func()) { release(); release() })"
 	case "after event":
 		options += ", cdevice.WithReleaseAfterEvent()"
 	}

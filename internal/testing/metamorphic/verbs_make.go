@@ -155,7 +155,7 @@ func doImport(r *run, o Op) string {
 	opts := r.importOptions(r.at(t.at))
 	switch o.arg(2) {
 	case "releaser":
-		opts = append(opts, cdevice.WithReleaser(func(release func()) { release() }))
+		opts = append(opts, cdevice.WithReleaser(twice))
 	case "after event":
 		opts = append(opts, cdevice.WithReleaseAfterEvent())
 	}
@@ -163,6 +163,12 @@ func doImport(r *run, o Op) string {
 		return importStruct(r, o.Out, t.table, p.Plain(), r.producerSchema(p, t.table, o.arg(1)), opts)
 	}
 	return importStruct(r, o.Out, t.table, p.Device(), r.producerSchema(p, t.table, o.arg(1)), opts)
+}
+
+// twice is a releaser that calls release again, which must do nothing.
+func twice(release func()) {
+	release()
+	release()
 }
 
 // producerSchema is a schema of the producer, or nil where Go knows it.

@@ -201,7 +201,7 @@ func doImportStream(r *run, o Op) string {
 	opts := r.importOptions(r.at(y.at))
 	switch o.arg(0) {
 	case "releaser":
-		opts = append(opts, cdevice.WithReleaser(func(release func()) { release() }))
+		opts = append(opts, cdevice.WithReleaser(twice))
 	case "late releaser":
 		opts = append(opts, cdevice.WithReleaser(func(release func()) { time.AfterFunc(time.Millisecond, release) }))
 	}
@@ -253,6 +253,8 @@ func knownEnd(err error) (seen string, ok bool) {
 	switch {
 	case err == nil:
 		return "the end", true
+	case is(err, io.EOF): // which functions of arrow-go take for the end
+		return "io.EOF", true
 	case asError(err, &pe):
 		return fmt.Sprintf("the producer's error %d %s", pe.Code, marker.FindString(pe.Message)), true
 	case strings.Contains(err.Error(), "no more tasks than were requested"):
