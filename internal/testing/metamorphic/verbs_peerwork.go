@@ -2,6 +2,7 @@ package metamorphic
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -135,7 +136,7 @@ func (s *span) check(peer device.Device, on device.Stream) string {
 	must(on.Synchronize(background))
 	must(s.to.Free(on))
 	if !bytes.Equal(values, s.values) {
-		return "the consumer copied other values"
+		return fmt.Sprintf("the consumer copied %v from %#x, which had %v", values, s.from, s.values)
 	}
 	return "ok"
 }
