@@ -35,7 +35,7 @@ func drawMisuseReader(g *generator) (Op, bool) {
 // gone reports whether a reader has no reference left, and its end was not seen before.
 func gone(s *object) bool {
 	f := s.flow()
-	return s.source().users == 0 && !f.over && !f.unsure && !f.async && !f.busy
+	return s.source().users == 0 && !f.taken && !f.over && !f.unsure && !f.async && !f.busy
 }
 
 func expectMisuseReader(m *model, o Op) (string, bool) {
