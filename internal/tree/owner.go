@@ -401,13 +401,9 @@ func (m *Owner) Known() *keep.Known { return &m.lender().known }
 // ownedByProgram is memory that ends by a function of the program.
 type ownedByProgram interface{ OwnedByProgram() }
 
-// retained is an object of arrow-go. The program may hold the last reference to it, and its allocator gets the memory.
-type retained interface{ Retain() }
-
 func (m *Owner) endWrapped() {
 	if m.wrapped != nil {
-		switch m.wrapped.(type) {
-		case ownedByProgram, retained:
+		if _, ok := m.wrapped.(ownedByProgram); ok {
 			m.known.Publish()
 		}
 		m.wrapped.Release()
