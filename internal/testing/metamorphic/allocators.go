@@ -16,7 +16,7 @@ type allocator struct {
 	memory.Allocator
 	dev   device.Device // which batches of its arrays are wrapped as memory of
 	limit int           // bytes that it has at most; 0: any number
-	live  func() int64  // allocations in use; nil: nobody counts
+	live  func() int64  // allocations in use; nil: not counted
 }
 
 // allocatorLimit is that of the limited ones, which no program needs: the one that has a fallback reaches its own.

@@ -1,6 +1,7 @@
 package metamorphic
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -86,7 +87,7 @@ type run struct {
 	imported  map[string]*foreign.Stream // by the names of the streams, and of the readers that import them
 	kept      map[string][]releaser      // references that objects have in the model, and not in this world
 	held      device.Stream              // work on it is held back
-	let       func()                     // lets it go on
+	gate      *heldStream                // the same, with the event that holds it back
 	work      device.Stream              // fills the memory of producers
 	tables    map[string]object          // the model's objects of this operation
 	notes     []string                   // texts that the model does not predict, equal in all worlds
@@ -369,31 +370,16 @@ func (r *run) newStream(d device.Device) device.Stream {
 
 // hold holds back the work on a stream of home.
 func (r *run) hold() {
-	r.held = r.newStream(r.home)
-	r.let = r.holdBack(r.home, r.held)
+	var err error
+	r.gate, err = r.holdStream(r.home)
+	must(err)
+	r.held = r.gate.Stream
 }
 
 // fire ends that.
 func (r *run) fire() {
-	r.let()
-	must(r.held.Close())
-	r.held, r.let = nil, nil
-}
-
-// holdBack holds back the work on a stream of a device, until let is called, which waits for that work.
-func (r *run) holdBack(d device.Device, s device.Stream) (let func()) {
-	if r.machine == nil {
-		return func() {}
-	}
-	gate, err := d.NewEvent()
-	must(err)
-	must(r.machine.HoldEvent(gate.Handle()))
-	must(s.Record(gate))
-	return func() {
-		must(r.machine.FireEvent(gate.Handle()))
-		must(s.Synchronize(background))
-		must(gate.Close())
-	}
+	must(errors.Join(r.gate.fire(), r.held.Synchronize(background), r.gate.end()))
+	r.held, r.gate = nil, nil
 }
 
 // lookAt declares that the host reads an array, of which a simulator knows nothing otherwise.

@@ -117,7 +117,7 @@ func (p *pieces) step() error {
 	if !bytes.Equal(c.got, c.want) {
 		return fmt.Errorf("memory has %v, not %v", c.got, c.want)
 	}
-	for k := range c.got { // whatever has this memory next must not see it
+	for k := range c.got { // the next owner of this memory must not see these bytes
 		c.got[k] = byte(p.random.Uint32() | 1)
 	}
 	copy(c.want, c.got)
@@ -250,7 +250,7 @@ func (r *run) wrapped(a *allocator, rec arrow.RecordBatch, as string) (*cdevice.
 	return cdevice.WrapRecordBatch(rec, r.at(cpu))
 }
 
-// readBuilt has work that is held back read the first column, as a consumer may on a stream that nobody knows.
+// readBuilt has work that is held back read the first column, as a consumer may on a stream of its own.
 func (r *run) readBuilt(b *cdevice.RecordBatch, on *heldStream) error {
 	column := b.Column(0)
 	defer column.Release()

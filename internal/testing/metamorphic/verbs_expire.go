@@ -36,7 +36,7 @@ func drawExpire(g *generator) (Op, bool) {
 	return o, true
 }
 
-// isAwaited reports whether each of these calls waits for work that is held back: some column has memory, whatever its values are.
+// isAwaited reports whether each of these calls waits for work that is held back: they do if some column surely has buffers.
 func isAwaited(b *object) bool {
 	return b.held && b.rows > 0 && slices.ContainsFunc(b.types, func(name string) bool {
 		id := caseOf(name).Type.ID()

@@ -43,7 +43,7 @@ func expectHeldStreams(m *model, o Op) (string, bool) {
 // lent is a batch whose memory is seen to end.
 type lent struct {
 	*cdevice.RecordBatch
-	released bool         // nobody has a reference
+	released bool         // all references are released
 	ended    func() int   // how often the memory has ended
 	free     func() error // frees what is left
 }
@@ -111,7 +111,7 @@ type watched struct {
 	streams []*heldStream
 	copies  []copyOf
 	events  bool                       // each stream records an event of the batch
-	unknown bool                       // nobody tells the library of some streams: those of a consumer of the exported struct
+	unknown bool                       // some streams are not recorded as uses: those of a consumer of the exported struct
 	x       *cdevice.CArrowDeviceArray // an exported struct
 }
 

@@ -37,11 +37,11 @@ func (r *run) memoryOn(name string) device.Device {
 	return r.at(place(name))
 }
 
-// used is memory that work on one stream fills, and work on another one, which is held back, reads.
+// usedMemory is memory that work on one stream fills, and work on another one, which is held back, reads.
 type usedMemory struct {
 	*run
 	dev          device.Device
-	own          device.Device // what is read goes to: the driver may wait for copies between memory of the host
+	own          device.Device // the copies go there: the driver may wait for copies between memory of the host
 	size         int64
 	fills, reads device.Stream
 }

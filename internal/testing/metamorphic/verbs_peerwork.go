@@ -50,8 +50,11 @@ func doPeerWork(r *run, o Op) string {
 		return err.Error()
 	}
 	spans = spans[:min(len(spans), mostSpans)]
-	held := r.newStream(peer)
-	let := r.holdBack(peer, held)
+	gate, err := r.holdStream(peer)
+	if err != nil {
+		return err.Error()
+	}
+	held := gate.Stream
 	to, err := peer.Allocate(background, sizeOf(spans), held)
 	if err != nil {
 		return err.Error()
@@ -61,7 +64,7 @@ func doPeerWork(r *run, o Op) string {
 	if err := reuse(r.values[o.On[0]], r.home); err != nil {
 		return err.Error()
 	}
-	let()
+	must(gate.fire())
 	values := make([]byte, sizeOf(spans))
 	must(peer.Copy([]device.Range{{Dst: ptr(values), Src: to.Ptr(), Size: int64(len(values))}}, held))
 	must(held.Synchronize(background))
@@ -72,7 +75,7 @@ func doPeerWork(r *run, o Op) string {
 			return fmt.Sprintf("the consumer copied %v from %#x, which had %v", copied, s.from, s.values)
 		}
 	}
-	return errorText(held.Close())
+	return errorText(gate.end())
 }
 
 // mostSpans is less than the copies that a stream takes whose work is held back: the driver blocks behind more.
