@@ -103,9 +103,10 @@ func (k *KeptExports) New(size uintptr, v handle.Releaser, word handle.Word) (*E
 }
 
 func freeExports(e *Exports) {
-	keptBytes.Add(-int64(e.size))
+	size := int64(e.size)
 	e.unlist()
 	C.cdevice_v0_block_free((*C.uint64_t)(abi.Pointer(e.allocation)))
+	keptBytes.Add(-size)
 }
 
 // kept marks the handle of a block or of exports that C does not free. No word has this bit.

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A block is used again after the release of the last struct, on either side, and by no other tree before.
@@ -88,14 +87,14 @@ func TestKeptBlockThatIsTooSmall(t *testing.T) {
 
 // A block ends with the object that keeps it.
 func TestKeptBlockIsFreed(t *testing.T) {
-	within.Eventually(t, "the end of the blocks of other tests", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+	keptMemoryEnds(t)
 	func() {
 		k := new(Kept)
 		k.Drop(k.Take(BlockSize))
 		assert.EqualValues(t, BlockSize, keptBytes.Load())
 		runtime.KeepAlive(k)
 	}()
-	within.Eventually(t, "the end of the block", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+	keptMemoryEnds(t)
 }
 
 // When the blocks that are kept have a certain size in all, others are freed.
@@ -239,7 +238,7 @@ func TestKeptExportsHaveLimits(t *testing.T) {
 
 // The memory ends with the object that keeps it, and what was counted there stays counted.
 func TestKeptExportsAreFreed(t *testing.T) {
-	within.Eventually(t, "the end of the memory of other tests", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+	keptMemoryEnds(t)
 	before := countsNow()
 	func() {
 		k := new(KeptExports)
@@ -252,6 +251,6 @@ func TestKeptExportsAreFreed(t *testing.T) {
 		assert.Equal(t, before, countsNow())
 		runtime.KeepAlive(k)
 	}()
-	within.Eventually(t, "the end of the memory", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+	keptMemoryEnds(t)
 	assert.Equal(t, before, countsNow())
 }

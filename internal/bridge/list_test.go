@@ -2,13 +2,20 @@ package bridge
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
+
+// keptMemoryEnds waits for the cleanups of the garbage collector that end memory kept by earlier code, and take its exports off the list.
+func keptMemoryEnds(t *testing.T) {
+	within.Eventually(t, "the end of kept memory", func() bool { runtime.GC(); return keptBytes.Load() == 0 })
+}
 
 // listedExports are listed: their spare block was taken again, and given back.
 func listedExports(t *testing.T) *exported {
@@ -36,6 +43,7 @@ func lengthOfLists(t *testing.T) (n int) {
 
 // Exports leave the list in any order, and those that are left stay in it.
 func TestExportsLeaveTheListInAnyOrder(t *testing.T) {
+	keptMemoryEnds(t)
 	before, listed := countsNow(), lengthOfLists(t)
 	all := make([]*exported, 8*len(shards))
 	for i := range all {
@@ -54,6 +62,7 @@ func TestExportsLeaveTheListInAnyOrder(t *testing.T) {
 // Goroutines change and read the lists at the same time; nothing else orders what they do, so that the
 // race detector sees a lock that is missing.
 func TestListsOnSeveralGoroutines(t *testing.T) {
+	keptMemoryEnds(t)
 	before, listed := countsNow(), lengthOfLists(t)
 	var some [4][]*exported
 	for i := range some {
