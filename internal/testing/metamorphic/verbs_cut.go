@@ -45,7 +45,7 @@ func (m *model) derived(out string, t table, from ...*object) *object {
 	joint := m.memoryOf(o)
 	joint.size = t.bytes()
 	for _, h := range holds {
-		joint.deferred = joint.deferred || h.deferred
+		joint.deferred = joint.deferred || h.deferred && !h.program
 		m.hold(joint, h)
 	}
 	return o
