@@ -37,6 +37,7 @@ type originals struct {
 	mu      sync.Mutex
 	list    [][]releaser // of the items that are left
 	current []releaser
+	reader  string // of the current item
 	over    bool
 }
 
@@ -65,6 +66,16 @@ func (o *originals) drop() {
 	}
 	releaseAll(o.current)
 	o.list, o.current, o.over = nil, nil, true
+}
+
+// dropCurrent drops the originals of the current item of a reader, which has ended before the readers that it was made of.
+func (o *originals) dropCurrent(reader string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.reader == reader {
+		releaseAll(o.current)
+		o.current = nil
+	}
 }
 
 func releaseAll(all []releaser) {
@@ -103,6 +114,7 @@ func (r *run) standFor(out string, items []string) {
 func (r *run) share(out, from string) {
 	if o := r.originals[from]; o != nil {
 		r.originals[out] = o
+		r.sources[out+".originals"] = &source{drop: func() { o.dropCurrent(out) }, of: out + ".source"}
 	}
 }
 
@@ -115,7 +127,7 @@ func (r *run) pop(name string, next bool) {
 	releaseAll(o.current)
 	o.current = nil
 	if next {
-		o.current = o.pop()
+		o.current, o.reader = o.pop(), name
 	}
 }
 
