@@ -40,6 +40,24 @@ type pulled struct {
 	foreign.AsyncConsumer
 	export *cdevice.AsyncExport
 	next   int // the first task that was not extracted
+	// originals are those of the tasks that have come; see originals. Tasks outlive the readers that they came from.
+	originals [][]releaser
+	came      int
+}
+
+// arrived takes the originals of tasks that have come.
+func (u *pulled) arrived(from *originals) {
+	for ; from != nil && u.came < u.Tasks(); u.came++ {
+		u.originals = append(u.originals, from.pop())
+	}
+}
+
+// extracted returns the originals of the next task.
+func (u *pulled) extracted() (all []releaser) {
+	if len(u.originals) > 0 {
+		all, u.originals = u.originals[0], u.originals[1:]
+	}
+	return all
 }
 
 func drawConsume(g *generator) (Op, bool) {
@@ -119,7 +137,9 @@ func doConsume(r *run, o Op) string {
 	u := &pulled{AsyncConsumer: c, export: export}
 	r.values[o.Out] = u
 	r.share(o.Out, o.On[0])
-	return u.settled(r, o)
+	got := u.settled(r, o)
+	u.arrived(r.originals[o.Out])
+	return got
 }
 
 // settled waits for the state that the model predicts, and returns the last one.
@@ -183,7 +203,9 @@ func expectRequest(m *model, o Op) (string, bool) {
 func doRequest(r *run, o Op) string {
 	u := value[*pulled](r, o.On[0])
 	u.Request(o.num(0), o.arg(1) == "thread")
-	return u.settled(r, o)
+	got := u.settled(r, o)
+	u.arrived(r.originals[o.On[0]])
+	return got
 }
 
 func drawExtract(g *generator) (Op, bool) {
@@ -217,14 +239,15 @@ func doExtract(r *run, o Op) string {
 	u := value[*pulled](r, o.On[0])
 	task := u.next
 	u.next++
+	beside := u.extracted()
 	if o.arg(1) == "drop" {
-		r.skip(o.On[0])
+		releaseAll(beside)
 		return code(u.Extract(task, nil, o.arg(0) == "thread"))
 	}
 	x := foreign.NewDeviceArray()
 	r.later(func() { foreign.Forget(x) })
 	r.values[o.Out] = x
-	r.popTo(o.On[0], o.Out)
+	r.kept[o.Out] = append(r.kept[o.Out], beside...)
 	return code(u.Extract(task, x, o.arg(0) == "thread"))
 }
 
@@ -274,7 +297,7 @@ func doCancel(r *run, o Op) string {
 func releaseConsumer(r *run, o Op) string {
 	u := value[*pulled](r, o.On[0])
 	if o.num(0)%2 == 0 {
-		u.dropTasks(r, o)
+		u.dropTasks(o)
 	}
 	if !u.Released() {
 		u.Cancel(false)
@@ -282,7 +305,7 @@ func releaseConsumer(r *run, o Op) string {
 	if !becomes(limit(), u.Released) {
 		return "the handler is not released"
 	}
-	u.dropTasks(r, o)
+	u.dropTasks(o)
 	again := u.Again()
 	r.later(u.Free)
 	if again != 0 {
@@ -291,9 +314,9 @@ func releaseConsumer(r *run, o Op) string {
 	return "ok"
 }
 
-func (u *pulled) dropTasks(r *run, o Op) {
+func (u *pulled) dropTasks(o Op) {
 	for ; u.next < u.Tasks(); u.next++ {
 		u.Extract(u.next, nil, o.num(0)%3 == 0)
-		r.skip(o.On[0])
+		releaseAll(u.extracted())
 	}
 }
