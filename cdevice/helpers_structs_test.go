@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // A rule that holds for the structs of both C interfaces is a test that eachKind runs with each.
@@ -261,14 +261,8 @@ func lastError(s *cdevice.CArrowDeviceArrayStream) uintptr {
 	return lastErrorAt(streamOf[cdevice.CArrowDeviceArrayStream]{s})
 }
 
-// addressOf is the address of a Go variable, which it makes live on the heap: a
-// stack may move, and an integer does not follow.
-func addressOf[T any](p *T) uintptr {
-	escaped.Store((*byte)(unsafe.Pointer(p)))
-	return uintptr(unsafe.Pointer(p))
-}
-
-var escaped atomic.Pointer[byte]
+// addressOf is the address of a Go variable.
+func addressOf[T any](p *T) uintptr { return heap.Address(p) }
 
 func plainArray(a *cdata.CArrowArray) *abi.ArrowArray { return (*abi.ArrowArray)(unsafe.Pointer(a)) }
 

@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"internal/testing/foreign": {"cdevice", "device", "internal/abi"},
 	"internal/testing/metamorphic": {
 		"cdata", "cdevice", "cudasim", "device", "flight", "interop/dlpack", "memory/cudaalloc", "memory/hostpinned", "share",
-		"internal/testing/cases", "internal/testing/cpeer", "internal/testing/foreign", "internal/testing/within",
+		"internal/testing/cases", "internal/testing/cpeer", "internal/testing/foreign", "internal/testing/heap", "internal/testing/within",
 	},
 	// The rooms of cdevice, each above those before it.
 	"internal/layout":        {"internal/excerpt", "internal/schema"},
@@ -110,8 +110,9 @@ var allowed = map[string][]string{
 	"cudasim":                   {"cudasim/internal/ledger"},
 	"cudasim/cudasimtest":       {"cudasim", "memory/cudaalloc"},
 	"internal/testing/nilargs":  {},
+	"internal/testing/heap":     {},
 	"internal/testing/within":   {},
-	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/gpu", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
+	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/gpu", "internal/testing/heap", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
 
 	"internal/testing/goroutineleak": {},
 	"internal/testing/callocfail":    {},

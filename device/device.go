@@ -82,6 +82,9 @@ func (id ID) String() string {
 
 // Ptr is an address in a device's memory. Go code reads through it only where
 // the device is CPU-accessible.
+//
+// Memory of Go whose address is a Ptr is pinned ([runtime.Pinner]) as long as the address is used: as a number it
+// keeps nothing alive, and the elements of a local slice may be on the stack of the goroutine, which moves.
 type Ptr uintptr
 
 // Range is one piece of a copy: Size bytes from Src to Dst.
@@ -172,7 +175,7 @@ type Stager interface {
 	// as [Device.Allocate] does.
 	AllocateHost(ctx context.Context, size int64) (Memory, error)
 	// Upload is [Device.Copy] from host memory. Memory that is not page-locked is read before
-	// Upload returns, and is neither pinned nor kept by the caller; page-locked memory (see
+	// Upload returns, and neither pinned nor kept after that; page-locked memory (see
 	// PageLocked) may be read later. Ranges whose destinations are neighbours cost one copy.
 	// The caller owns the event, which is complete after all work enqueued on s so far; it
 	// must not be recorded again. ctx ends a wait for staging memory. After an error,

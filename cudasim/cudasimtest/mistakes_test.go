@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
@@ -160,7 +161,7 @@ func sourceFreed(p *program) {
 	p.must(m.Free(s))
 }
 
-func pointer(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+func pointer(b []byte) device.Ptr { return device.Ptr(heap.AddressOf(b)) }
 
 func readEarly(p *program) {
 	s := p.stream(p.gpu)

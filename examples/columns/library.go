@@ -38,7 +38,10 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var pins runtime.Pinner
+	defer pins.Unpin()
 	values := []float64{1, 2, 3}
+	pins.Pin(&values[0])
 	source := device.Range{Dst: theirs.Ptr(), Src: device.Ptr(uintptr(unsafe.Pointer(&values[0]))), Size: size}
 	filled, err := gpu.Upload(ctx, []device.Range{source}, stream)
 	if err != nil {
@@ -53,10 +56,8 @@ func run(ctx context.Context) error {
 
 	// To cuDF and back: both sides are ours here.
 	out, schema := new(cdevice.CArrowDeviceArray), new([9]uintptr) // struct ArrowDeviceArray, struct ArrowSchema
-	var pins runtime.Pinner
 	pins.Pin(out)
 	pins.Pin(schema)
-	defer pins.Unpin()
 	if err := toCuDF(ctx, column, uintptr(unsafe.Pointer(out)), uintptr(unsafe.Pointer(schema))); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -11,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 var everyCase = cases.All()
@@ -181,4 +181,4 @@ func buffersBelow(data arrow.ArrayData, do func(device.Ptr, int64)) {
 	}
 }
 
-func addressOf(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+func addressOf(b []byte) device.Ptr { return device.Ptr(heap.AddressOf(b)) }

@@ -16,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -52,7 +53,7 @@ func TestMemoryOfCIsFreedAfterItsWork(t *testing.T) {
 		require.NoError(t, err)
 		content := make([]byte, size)
 		defer runtime.KeepAlive(content)
-		e, err := upload(ctx, by, []device.Range{{Dst: own.Ptr(), Src: device.Ptr(abi.AddressOf(content)), Size: size}}, s)
+		e, err := upload(ctx, by, []device.Range{{Dst: own.Ptr(), Src: device.Ptr(heap.AddressOf(content)), Size: size}}, s)
 		if err == nil {
 			require.NoError(t, e.Close())
 		}

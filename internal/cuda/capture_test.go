@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // retained is a context of a machine with two devices, and the machine.
@@ -36,7 +36,7 @@ func retainedOf(t *testing.T, m *cudatest.Machine) (*cudatest.Machine, *cuda.Con
 // unsafeCalls are the methods of a context that work at once, without a stream.
 func unsafeCalls(t *testing.T, ctx *cuda.Context) map[string]func() error {
 	page := make([]byte, 4096)
-	at := device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(page))))
+	at := device.Ptr(heap.AddressOf(page))
 	stream, err := ctx.NewStream(0)
 	require.NoError(t, err)
 	event, err := ctx.NewEvent()

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 func TestInspect(t *testing.T) {
@@ -66,7 +66,7 @@ func TestCopyNow(t *testing.T) {
 	there, err := ctx.NewMemory(8)
 	require.NoError(t, err)
 	from, to := []byte("going to"), make([]byte, 8)
-	at := func(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+	at := func(b []byte) device.Ptr { return device.Ptr(heap.AddressOf(b)) }
 	require.NoError(t, ctx.CopyNow(there, at(from), 8))
 	require.NoError(t, ctx.CopyNow(at(to), there, 8))
 	assert.Equal(t, "going to", string(to))

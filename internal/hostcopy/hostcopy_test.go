@@ -10,19 +10,19 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 const mib = 1 << 20
 
-func address(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+func address(b []byte) device.Ptr { return device.Ptr(heap.AddressOf(b)) }
 
 // onCores runs the test with so many goroutines at a time, on any machine.
 func onCores(t *testing.T, n int) {

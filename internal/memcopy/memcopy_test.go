@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/memcopy"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/internal/testing/pages"
 )
 
@@ -24,12 +24,10 @@ func random(n int) []byte {
 	return b
 }
 
-func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
-
 func TestCopy(t *testing.T) {
 	for _, size := range []int{0, 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, mib + 3} {
 		from, to := random(size), make([]byte, size+1)
-		require.NoError(t, memcopy.Copy(address(to), address(from), int64(size), nil))
+		require.NoError(t, memcopy.Copy(heap.AddressOf(to), heap.AddressOf(from), int64(size), nil))
 		assert.True(t, slices.Equal(from, to[:size]), size)
 		assert.Zero(t, to[size], "the byte behind %d", size)
 	}
@@ -46,7 +44,7 @@ func TestOverlap(t *testing.T) {
 				from, to = shift, 0
 			}
 			want := slices.Clone(all[from:][:size])
-			require.NoError(t, memcopy.Copy(address(all[to:]), address(all[from:]), size, nil))
+			require.NoError(t, memcopy.Copy(heap.AddressOf(all[to:]), heap.AddressOf(all[from:]), size, nil))
 			assert.True(t, slices.Equal(want, all[to:][:size]), "by %d, back: %v", shift, back)
 		}
 	}
@@ -55,7 +53,7 @@ func TestOverlap(t *testing.T) {
 func TestErrorBetweenPiecesEndsTheCopy(t *testing.T) {
 	from, to := random(12*mib), make([]byte, 12*mib)
 	calls := 0
-	err := memcopy.Copy(address(to), address(from), int64(len(to)), func() error {
+	err := memcopy.Copy(heap.AddressOf(to), heap.AddressOf(from), int64(len(to)), func() error {
 		if calls++; calls == 2 {
 			return errors.New("enough")
 		}
@@ -73,7 +71,7 @@ func TestGuard(t *testing.T) {
 	defer func() { require.NoError(t, unmap()) }()
 	own := make([]byte, mib)
 	for _, c := range [][2][]byte{{wild, own}, {own, wild}} {
-		err := memcopy.Guard(func() error { return memcopy.Copy(address(c[0]), address(c[1]), mib, nil) })
+		err := memcopy.Guard(func() error { return memcopy.Copy(heap.AddressOf(c[0]), heap.AddressOf(c[1]), mib, nil) })
 		assert.ErrorContains(t, err, "cannot be accessed")
 	}
 	assert.EqualError(t, memcopy.Guard(func() error { return errors.New("its own") }), "its own")

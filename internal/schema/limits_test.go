@@ -5,13 +5,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // shared is a struct whose children are the same struct twice, and so on: levels+1 structs that
@@ -80,7 +80,7 @@ func refusing(t *testing.T, name, text string) {
 	t.Cleanup(func() { _ = arrow.UnregisterExtensionType(name) })
 }
 
-func addressOf(s *abi.ArrowSchema) uintptr { return uintptr(unsafe.Pointer(s)) }
+func addressOf(s *abi.ArrowSchema) uintptr { return heap.Address(s) }
 
 // What an error quotes is short, however long the input is.
 func TestErrorsQuoteLittle(t *testing.T) {

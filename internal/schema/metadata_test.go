@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // The bytes are those that the specification describes, and not only what the reader reads.
@@ -56,7 +57,7 @@ func TestPaddingOfMetadataIsWritten(t *testing.T) {
 	p := pairsOf(arrow.NewMetadata([]string{"k"}, []string{"v"}))
 	require.Equal(t, 14, p.size())
 	words := []uint32{0, 0, 0, 0xffffffff, 0xffffffff} // aligned, as the metadata of a block
-	at := cursors{metadata: uintptr(unsafe.Pointer(&words[0]))}
+	at := cursors{metadata: heap.AddressOf(words)}
 	at.putMetadata(&p)
 	written := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 20)
 	assert.Equal(t, []byte{0, 0, 0xff}, written[14:17])

@@ -3,7 +3,6 @@ package dlpack_test
 import (
 	"fmt"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/extensions"
@@ -14,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/interop/dlpack"
 )
 
@@ -43,7 +43,7 @@ func TestGPUAlignment(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, memory.Free(nil)) })
 	host := make([]uint64, 32)
 	starts := map[device.Device]device.Ptr{
-		device.CPUDevice(): device.Ptr(uintptr(unsafe.Pointer(&host[0]))),
+		device.CPUDevice(): device.Ptr(heap.AddressOf(host)),
 		gpu:                memory.Ptr(),
 	}
 	for dt, size := range map[arrow.DataType]device.Ptr{
@@ -76,7 +76,7 @@ func TestGPUAlignment(t *testing.T) {
 // A slice is as aligned as its array, wherever it begins.
 func TestAlignmentOfSlices(t *testing.T) {
 	host := make([]uint64, 32)
-	start := device.Ptr(uintptr(unsafe.Pointer(&host[0])))
+	start := device.Ptr(heap.AddressOf(host))
 	for _, lists := range [][]int32{nil, {3}} {
 		aligned := at(t, device.CPUDevice(), arrow.PrimitiveTypes.Int32, lists, start)
 		odd := at(t, device.CPUDevice(), arrow.PrimitiveTypes.Int32, lists, start+1)
@@ -100,7 +100,7 @@ func TestAlignmentOfSlices(t *testing.T) {
 // The copy that the error names is exported.
 func TestAlignmentOfCopies(t *testing.T) {
 	host := []uint64{0x0000_0200_0000_0100, 0x0300}
-	a := at(t, device.CPUDevice(), arrow.PrimitiveTypes.Int32, nil, device.Ptr(uintptr(unsafe.Pointer(&host[0])))+1)
+	a := at(t, device.CPUDevice(), arrow.PrimitiveTypes.Int32, nil, device.Ptr(heap.AddressOf(host))+1)
 	_, err := dlpack.Export(a)
 	require.ErrorContains(t, err, "CopyTo makes a copy that is aligned")
 	copied, err := a.CopyTo(background, device.CPUDevice())

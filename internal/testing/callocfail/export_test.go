@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // tables are record batches, which end with the test.
@@ -109,7 +110,7 @@ func joined(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordBatch {
 
 const garbageWord = 0xa5a5a5a5a5a5a5a5
 
-func addressOf[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+func addressOf[T any](p *T) uintptr { return heap.Address(p) }
 
 // garbage is a struct that is to be filled.
 func garbage[S any]() *S {

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // At is n bytes of memory that the host reaches.
@@ -13,7 +14,7 @@ func At(p device.Ptr, n int) []byte {
 
 // Pointer is the address of b.
 func Pointer(b []byte) device.Ptr {
-	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+	return device.Ptr(heap.AddressOf(b))
 }
 
 // Fill sets every byte of b.

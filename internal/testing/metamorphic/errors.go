@@ -8,12 +8,12 @@ import (
 	"runtime/pprof"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
@@ -68,6 +68,5 @@ func stacks() string {
 	return b.String()
 }
 
-func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
-
-func ptr(b []byte) device.Ptr { return device.Ptr(address(b)) }
+// ptr is the address of Go memory that a device copies to or from.
+func ptr(b []byte) device.Ptr { return device.Ptr(heap.AddressOf(b)) }

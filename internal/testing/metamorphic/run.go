@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 )
 
 // step is an operation of a program with the model's predictions.
@@ -389,7 +390,7 @@ func (r *run) lookAt(d arrow.ArrayData) {
 	}
 	for _, b := range d.Buffers() {
 		if b != nil && b.Len() > 0 {
-			r.machine.HostRead(address(b.Bytes()), b.Len())
+			r.machine.HostRead(heap.AddressOf(b.Bytes()), b.Len())
 		}
 	}
 	for _, c := range d.Children() {

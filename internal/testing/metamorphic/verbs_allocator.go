@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/foreign"
+	"github.com/arrowdevice/arrowdevice/internal/testing/heap"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -111,8 +112,8 @@ func (p *pieces) step() error {
 		p.all[i] = piece{grown, want}
 	}
 	c := p.all[i]
-	if len(c.got) != len(c.want) || len(c.got) > 0 && address(c.got)%64 != 0 {
-		return fmt.Errorf("%d bytes at %#x, not %d", len(c.got), address(c.got), len(c.want))
+	if len(c.got) != len(c.want) || len(c.got) > 0 && heap.AddressOf(c.got)%64 != 0 {
+		return fmt.Errorf("%d bytes at %#x, not %d", len(c.got), heap.AddressOf(c.got), len(c.want))
 	}
 	if !bytes.Equal(c.got, c.want) {
 		return fmt.Errorf("memory has %v, not %v", c.got, c.want)
