@@ -69,6 +69,7 @@ type model struct {
 	order   []string // names, as they were made
 	holding bool     // work is held back
 	waiting int64    // bytes of memory that wait for it, at least
+	copies  int      // behind it, at most
 	ended   map[string]when
 	stalled map[string]bool
 	behind  bool // goroutines of readers may call the driver, now and from now on
@@ -214,7 +215,7 @@ func (o *object) soon() when {
 
 // fire ends the holding back of work.
 func (m *model) fire() {
-	m.holding, m.waiting = false, 0
+	m.holding, m.waiting, m.copies = false, 0, 0
 	for _, o := range m.objects {
 		// The stream is closed: memory that it has used ends after all work of the device from then on.
 		o.exported = o.exported || o.used

@@ -78,12 +78,41 @@ func drawProduce(g *generator) (Op, bool) {
 
 func expectProduce(m *model, o Op) (string, bool) {
 	s, flavour := specOf(o), o.arg(6)
-	if len(s.types) == 0 && !s.batch || flavour == "held" && !m.holding {
+	if len(s.types) == 0 && !s.batch {
 		return "", false
+	}
+	if flavour == "held" {
+		copies := buffersOf(s.table().dataType())
+		if !m.holding || m.copies+copies > mostCopies {
+			return "", false
+		}
+		m.copies += copies
 	}
 	p := m.add(o.Out, producerKind, object{table: s.table(), at: place(o.arg(5)), held: flavour == "held"})
 	p.isIn(m.memoryOf(p))
 	return "ok", true
+}
+
+// mostCopies is less than what a stream takes whose work is held back: the driver blocks behind more.
+const mostCopies = 40
+
+// buffersOf is the most buffers that an array of a type has, in those below it, too.
+func buffersOf(t arrow.DataType) int {
+	switch t := t.(type) {
+	case arrow.ExtensionType:
+		return buffersOf(t.StorageType())
+	case *arrow.DictionaryType:
+		return buffersOf(t.IndexType) + buffersOf(t.ValueType)
+	case arrow.NestedType:
+		n := 3 // validity, offsets and sizes
+		for _, f := range t.Fields() {
+			n += buffersOf(f.Type)
+		}
+		return n
+	case arrow.FixedWidthDataType:
+		return 2
+	}
+	return 3
 }
 
 // produce makes the producer that an operation describes.

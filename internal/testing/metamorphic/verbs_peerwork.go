@@ -49,7 +49,7 @@ func doPeerWork(r *run, o Op) string {
 	if err != nil {
 		return err.Error()
 	}
-	spans = spans[:min(len(spans), mostSpans)]
+	spans = spans[:min(len(spans), mostCopies)]
 	gate, err := r.holdStream(peer)
 	if err != nil {
 		return err.Error()
@@ -77,9 +77,6 @@ func doPeerWork(r *run, o Op) string {
 	}
 	return errorText(gate.end())
 }
-
-// mostSpans is less than the copies that a stream takes whose work is held back: the driver blocks behind more.
-const mostSpans = 40
 
 func sizeOf(spans []span) (n int64) {
 	for _, s := range spans {
