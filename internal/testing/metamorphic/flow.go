@@ -259,6 +259,9 @@ func (m *model) reached(s *object) {
 	m.loosen(s)
 }
 
+// currentOf names the current item of the reader of a source, which outlives a source that is closed.
+func currentOf(source string) string { return source + ".current" }
+
 // dropCurrent ends the current item of a reader.
 func (m *model) dropCurrent(s *object) {
 	f := s.known.(*flow)

@@ -154,7 +154,7 @@ func (m *model) settle(o *object) {
 	case memoryKind:
 		m.end(o)
 	case sourceKind:
-		m.ended[o.name] = soon
+		m.ended[o.name], m.ended[currentOf(o.name)] = soon, soon
 		m.lost(o)
 	case streamKind:
 		m.streamEnded(o)

@@ -35,9 +35,8 @@ func (r *run) dropUnread(ended map[string]when) {
 // originals are the batches or arrays that copies stand for in this world: the model has the readers' items hold their memory.
 type originals struct {
 	mu      sync.Mutex
-	list    [][]releaser // of the items that are left
-	current []releaser
-	reader  string // of the current item
+	list    [][]releaser          // of the items that are left
+	current map[string][]releaser // of the current items, by reader
 	over    bool
 }
 
@@ -58,24 +57,22 @@ func (o *originals) pop() (all []releaser) {
 	return all
 }
 
+// drop drops the originals of the items that are left.
 func (o *originals) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, all := range o.list {
 		releaseAll(all)
 	}
-	releaseAll(o.current)
-	o.list, o.current, o.over = nil, nil, true
+	o.list, o.over = nil, true
 }
 
-// dropCurrent drops the originals of the current item of a reader, which has ended before the readers that it was made of.
-func (o *originals) dropCurrent(reader string) {
+// setCurrent drops the originals of the current item of a reader, and keeps those of the next one, or nil.
+func (o *originals) setCurrent(reader string, all []releaser) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.reader == reader {
-		releaseAll(o.current)
-		o.current = nil
-	}
+	releaseAll(o.current[reader])
+	o.current[reader] = all
 }
 
 func releaseAll(all []releaser) {
@@ -93,10 +90,16 @@ func retained(all []releaser) []releaser {
 
 // stand makes the originals of a reader, which are dropped when its source has ended.
 func (r *run) stand(out string) *originals {
-	o := &originals{}
-	r.originals[out] = o
-	r.sources[out+".originals"] = &source{drop: o.drop, of: out + ".source"}
+	o := &originals{current: map[string][]releaser{}}
+	r.standBeside(out, o)
+	r.sources[out+".originals"] = &source{of: out + ".source", drop: o.drop}
 	return o
+}
+
+// standBeside gives a reader originals. That of its current item ends with the last reference to the reader, and not where it is closed.
+func (r *run) standBeside(out string, o *originals) {
+	r.originals[out] = o
+	r.sources[out+".current"] = &source{of: currentOf(out + ".source"), drop: func() { o.setCurrent(out, nil) }}
 }
 
 // standFor gives a reader the references that are kept for its items.
@@ -113,8 +116,7 @@ func (r *run) standFor(out string, items []string) {
 // share has a reader that is made of another one, and has its items, share its originals.
 func (r *run) share(out, from string) {
 	if o := r.originals[from]; o != nil {
-		r.originals[out] = o
-		r.sources[out+".originals"] = &source{drop: func() { o.dropCurrent(out) }, of: out + ".source"}
+		r.standBeside(out, o)
 	}
 }
 
@@ -124,11 +126,11 @@ func (r *run) pop(name string, next bool) {
 	if o == nil {
 		return
 	}
-	releaseAll(o.current)
-	o.current = nil
+	var all []releaser
 	if next {
-		o.current, o.reader = o.pop(), name
+		all = o.pop()
 	}
+	o.setCurrent(name, all)
 }
 
 // skip drops the originals of the next item.
@@ -148,7 +150,7 @@ func (r *run) popTo(name, out string) {
 // currentTo has an object keep the originals of the current item.
 func (r *run) currentTo(name, out string) {
 	if o := r.originals[name]; o != nil {
-		r.kept[out] = append(r.kept[out], retained(o.current)...)
+		r.kept[out] = append(r.kept[out], retained(o.current[name])...)
 	}
 }
 

@@ -371,6 +371,11 @@ func (m *model) spoil(source *object) {
 		o := m.objects[name]
 		if d, ok := o.known.(*flow); ok && o.kind == sourceKind && slices.Contains(o.holds, source) && !d.unsure {
 			d.unsure = true
+			for _, it := range d.items { // which it may have read ahead
+				for _, h := range it.from {
+					m.hold(o, h)
+				}
+			}
 			m.spoil(o)
 		}
 	}
