@@ -88,8 +88,9 @@ struct foreign_stream {
   int32_t device_type;
   int64_t device_id;
   struct ArrowSchema schema; /* the first get_schema moves it out */
-  int64_t released;
-  int64_t again; /* calls after the release */
+  int64_t releases;          /* that have begun */
+  int64_t released;          /* that have returned */
+  int64_t again;             /* calls after the release */
 };
 
 void foreign_stream_give(struct foreign_stream* s, struct ArrowDeviceArrayStream* out);

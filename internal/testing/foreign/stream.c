@@ -5,7 +5,7 @@
 #include "foreign.h"
 
 static int schema_of(struct foreign_stream* s, struct ArrowSchema* out) {
-  if (s->released) __atomic_add_fetch(&s->again, 1, __ATOMIC_ACQ_REL);
+  if (s->releases) __atomic_add_fetch(&s->again, 1, __ATOMIC_ACQ_REL);
   if (s->schema_code != 0) return s->schema_code;
   if (s->schema.release == NULL) return EINVAL;
   *out = s->schema;
@@ -14,7 +14,7 @@ static int schema_of(struct foreign_stream* s, struct ArrowSchema* out) {
 }
 
 static int next_of(struct foreign_stream* s, struct ArrowDeviceArray* out) {
-  if (s->released) __atomic_add_fetch(&s->again, 1, __ATOMIC_ACQ_REL);
+  if (s->releases) __atomic_add_fetch(&s->again, 1, __ATOMIC_ACQ_REL);
   if (s->next == s->block_at) {
     __atomic_store_n(&s->waiting, 1, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&s->let, __ATOMIC_ACQUIRE)) usleep(100);
@@ -31,13 +31,14 @@ static int next_of(struct foreign_stream* s, struct ArrowDeviceArray* out) {
 }
 
 static void release_of(struct foreign_stream* s) {
-  if (s->released++) __atomic_add_fetch(&s->again, 1, __ATOMIC_ACQ_REL);
+  if (s->releases++) __atomic_add_fetch(&s->again, 1, __ATOMIC_ACQ_REL);
   if (s->schema.release != NULL) s->schema.release(&s->schema);
   for (; s->next < s->count; s->next++) {
     struct ArrowDeviceArray rest;
     foreign_give(s->producers[s->next], s->device_type, s->device_id, &rest);
     rest.array.release(&rest.array);
   }
+  __atomic_add_fetch(&s->released, 1, __ATOMIC_ACQ_REL); /* the last use: the stream may be freed from now on */
 }
 
 static int device_schema(struct ArrowDeviceArrayStream* s, struct ArrowSchema* out) {

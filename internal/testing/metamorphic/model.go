@@ -53,6 +53,7 @@ type owner struct {
 	program  bool  // the program has allocated it, and releases it
 	deferred bool  // of a device: it ends after all work of that, if it is the program's; a copy, and arrow-go's, once exported
 	exported bool  // in a device struct, or used on a stream that is closed
+	copied   bool  // by a copy that was given up: it may end after all work of its device
 	device   bool  // it ends after all work of its device
 	size     int64 // bytes that count as waiting, at least
 	slow     bool  // a goroutine may end it
@@ -190,7 +191,7 @@ func (m *model) end(o *object) {
 		return
 	case o.used || o.device || o.program && o.deferred:
 		m.ended[o.name] = behind
-	case o.exported:
+	case o.exported || o.copied:
 		m.ended[o.name] = either
 	}
 	if (o.used || o.exported && o.deferred) && !o.program {
@@ -200,7 +201,7 @@ func (m *model) end(o *object) {
 		return
 	}
 	for _, h := range o.holds {
-		h.used, h.exported = h.used || o.used || o.device, h.exported || o.exported
+		h.used, h.exported, h.copied = h.used || o.used || o.device, h.exported || o.exported, h.copied || o.copied
 		h.size = 0 // it waits in the size of o
 	}
 }

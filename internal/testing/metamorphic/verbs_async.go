@@ -167,23 +167,23 @@ func doWaitExport(r *run, o Op) string {
 }
 
 func drawCancelExport(g *generator) (Op, bool) {
-	e := g.one(given(cancelable), asyncKind)
+	e := g.one(given(g.m.cancelable), asyncKind)
 	if e == nil {
 		return Op{}, false
 	}
 	return Op{On: []string{e.name}}, true
 }
 
-// cancelable reports whether a stream can be canceled: not while a reader waits, whose result is open.
-func cancelable(e *object) bool {
+// cancelable reports whether a stream can be canceled: not while a reader waits, of it or above it, whose result is open.
+func (m *model) cancelable(e *object) bool {
 	s := e.known.(*sender)
-	return !s.canceled && !s.source.known.(*flow).busy
+	return !s.canceled && !s.source.known.(*flow).busy && !m.awaited(s.source)
 }
 
 // expectCancelExport leaves the number of batches open that the other side still gets.
 func expectCancelExport(m *model, o Op) (string, bool) {
 	e := m.get(o.On[0], asyncKind)
-	if e == nil || !cancelable(e) {
+	if e == nil || !m.cancelable(e) {
 		return "", false
 	}
 	s := e.known.(*sender)

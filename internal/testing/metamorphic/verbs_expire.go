@@ -50,7 +50,7 @@ func expectExpire(m *model, o Op) (string, bool) {
 		return "", false
 	}
 	for _, h := range b.holds {
-		h.exported = true // a copy that was given up frees its source after all work of the device
+		h.copied = true
 	}
 	return "ok", true
 }
