@@ -96,8 +96,8 @@ func doLet(r *run, o Op) string {
 	}
 	g.read = nil
 	t := r.tables[o.On[1]]
-	if t.refs == 0 && (seen == "canceled" || seen == "the end") {
-		seen = "closed" // the end of the source may come before that of the reader, which the program has released
+	if t.refs == 0 && seen != "" {
+		return "closed" // the end of the source, with its error, may come before that of the reader, which the program has released
 	}
 	if seen != "" {
 		return seen
