@@ -61,6 +61,13 @@ type owner struct {
 
 func (o *object) alive() bool { return o.refs+o.users > 0 }
 
+// holdsOneOf reports whether the object holds one of the memories, alone or in one that is joined.
+func (o *object) holdsOneOf(memories []*object) bool {
+	return slices.ContainsFunc(o.holds, func(h *object) bool {
+		return slices.Contains(memories, h) || h.kind == memoryKind && h.holdsOneOf(memories)
+	})
+}
+
 // ready reports whether a read of the object would not wait for work that is held back.
 func (o *object) ready() bool { return !o.held }
 

@@ -29,6 +29,7 @@ type step struct {
 	ended   map[string]when   // the memories that have ended so far
 	waiting int64             // bytes that wait for work that is held back
 	uses    map[string]object // the objects that it uses, and the one that it makes, as they were before and after it
+	heirOf  []string          // of the objects that it uses, those whose memories the one that it makes holds, too
 }
 
 // steps are the operations of a program that apply, and the model after them.
@@ -58,6 +59,9 @@ func steps(p Program) (all []step, m *model) {
 		for _, name := range o.On {
 			if used := m.objects[name]; used != nil && used.refs == 0 {
 				s.gone = append(s.gone, name)
+			}
+			if made := m.objects[o.Out]; made != nil && made.holdsOneOf(s.uses[name].holds) {
+				s.heirOf = append(s.heirOf, name)
 			}
 		}
 		s.ended, s.waiting = maps.Clone(m.ended), m.waiting
@@ -182,11 +186,9 @@ func (r *run) program(p Program) *Failure {
 
 // inherit passes the references in kept from the objects that an operation used to the one that it made.
 func (r *run) inherit(s step) {
-	for _, name := range s.On {
+	for _, name := range s.heirOf {
 		for _, v := range r.kept[name] {
-			if slices.ContainsFunc(s.uses[s.Out].holds, func(h *object) bool { return slices.Contains(s.uses[name].holds, h) }) {
-				r.keep(s.Out, v)
-			}
+			r.keep(s.Out, v)
 		}
 	}
 	for _, name := range s.gone {

@@ -406,7 +406,10 @@ func releaseGate(r *run, o Op) string {
 	g.let()
 	if g.read != nil {
 		select {
-		case <-g.read:
+		case seen := <-g.read:
+			if seen == "" {
+				r.pop(r.tables[o.On[0]].known.(*waiting).reader.name, true)
+			}
 		case <-time.After(limit()):
 			return "the reader waits, although its source goes on"
 		}
