@@ -72,11 +72,11 @@ func (r rules) run(t testing.TB, options, missing string, args ...string) (out [
 // runWith runs the program with that library.
 func (r rules) runWith(t testing.TB, lib, options string, args ...string) (out []byte, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(emulated.Slower())*5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(emulated.Slower())*10*time.Minute)
 	defer cancel()
 	cmd := emulated.CommandContext(ctx, r.program, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib), "CDEVICE_CUDA_DRIVER="+lib, "CUDASIM="+options,
-		fmt.Sprint("RULE_SECONDS=", 60*emulated.Slower()))
+		fmt.Sprint("RULE_SECONDS=", 180*emulated.Slower()))
 	return cmd.CombinedOutput()
 }
 
