@@ -2,6 +2,8 @@ package metamorphic
 
 import (
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -12,18 +14,21 @@ type generator struct {
 	count  map[kind]int
 	shapes [][]string // the types of the columns of batches
 	usual  int        // the number of rows of most of them
+	scenes [][]string // those of the verbs that are drawn
 	scene  []string   // the operations that come next
 }
 
-// Generate draws a program of n operations.
-func Generate(seed uint64, n int) Program {
+// Generate draws a program of n operations, whose verbs match.
+func Generate(seed uint64, n int, match *regexp.Regexp) Program {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), m: newModel(), count: map[kind]int{}}
 	g.usual = 1 + g.IntN(9)
 	for range 3 {
 		g.shapes = append(g.shapes, g.types(1+g.IntN(4)))
 	}
 	p := Program{Seed: seed}
-	all := names()
+	other := func(name string) bool { return !match.MatchString(name) }
+	all := slices.DeleteFunc(names(), other)
+	g.scenes = slices.DeleteFunc(slices.Clone(scenes), func(s []string) bool { return slices.ContainsFunc(s, other) })
 	total := 0
 	for _, name := range all {
 		total += verbs[name].weight
@@ -84,8 +89,8 @@ var scenes = [][]string{
 
 // next draws an operation, of which all have the weight total together.
 func (g *generator) next(all []string, total int) *verb {
-	if len(g.scene) == 0 && g.IntN(12) == 0 {
-		g.scene = scenes[g.IntN(len(scenes))]
+	if len(g.scene) == 0 && len(g.scenes) > 0 && g.IntN(12) == 0 {
+		g.scene = g.scenes[g.IntN(len(g.scenes))]
 	}
 	if len(g.scene) > 0 {
 		v := verbs[g.scene[0]]

@@ -24,6 +24,7 @@ var (
 	opsFlag    = flag.Int("ops", 120, "operations of a program")
 	fileFlag   = flag.String("program", "", "a file with a program, to run it instead of those of seeds")
 	reduceFlag = flag.Bool("reduce", true, "make a program that fails smaller")
+	verbsFlag  = flag.String("verbs", "", "a regular expression: only operations whose names match it")
 	worldsFlag = flag.String("worlds", "", "a regular expression: only worlds whose names match it")
 )
 
@@ -42,7 +43,7 @@ func TestWorker(t *testing.T) {
 
 // TestPrograms runs random programs in all worlds, in a process of their own. A failure is made smaller, and printed as a program.
 func TestPrograms(t *testing.T) {
-	w := Work{Seed: *seedFlag, Count: *countFlag, For: *forFlag, Ops: *opsFlag, Worlds: *worldsFlag}
+	w := Work{Seed: *seedFlag, Count: *countFlag, For: *forFlag, Ops: *opsFlag, Verbs: *verbsFlag, Worlds: *worldsFlag}
 	if *fileFlag != "" {
 		text, err := os.ReadFile(*fileFlag)
 		require.NoError(t, err)
@@ -134,8 +135,8 @@ func report(t *testing.T, s State, out string) {
 		}
 		return s.Failure != nil
 	})
-	t.Logf("%v\nby %d of %d operations, which as a row of testdata/corpus are\n\n%s\nin Go\n\n%s\nand again by\n\n\tgo test ./internal/testing/metamorphic -run TestPrograms -seed %d -programs 1 -ops %d -worlds '%s' # at %s",
-		last.Failure, len(less.Ops), len(p.Ops), less, Source(less, last.World), p.Seed, *opsFlag, only.Worlds, commit())
+	t.Logf("%v\nby %d of %d operations, which as a row of testdata/corpus are\n\n%s\nin Go\n\n%s\nand again by\n\n\tgo test ./internal/testing/metamorphic -run TestPrograms -seed %d -programs 1 -ops %d -verbs '%s' -worlds '%s' # at %s",
+		last.Failure, len(less.Ops), len(p.Ops), less, Source(less, last.World), p.Seed, *opsFlag, *verbsFlag, only.Worlds, commit())
 }
 
 func quoteMeta(s string) string {
@@ -162,7 +163,7 @@ func commit() string {
 
 func TestTextOfPrograms(t *testing.T) {
 	for seed := range uint64(50) {
-		p := Generate(seed, 40)
+		p := Generate(seed, 40, every)
 		again, err := Parse(p.String())
 		require.NoError(t, err)
 		assert.Equal(t, p, again)
@@ -178,7 +179,7 @@ func TestReduce(t *testing.T) {
 	}
 	var p Program
 	for seed := uint64(1); !fails(p); seed++ {
-		p = Generate(seed, 60)
+		p = Generate(seed, 60, every)
 	}
 	less := Reduce(p, fails)
 	assert.True(t, fails(less))
@@ -198,7 +199,7 @@ func TestSource(t *testing.T) {
 	require.NoError(t, err)
 	for seed := range uint64(20) {
 		file := filepath.Join(dir, fmt.Sprintf("%d_test.go", seed))
-		p := Generate(seed, 80)
+		p := Generate(seed, 80, every)
 		if seed == 0 {
 			p, err = Parse(string(first))
 			require.NoError(t, err)

@@ -20,6 +20,7 @@ type Work struct {
 	Count    int           // how many seeds; 0: as many as there is time for
 	For      time.Duration // how long; 0: until all is done
 	Ops      int           // of a program of a seed
+	Verbs    string        // a regular expression: operations of a program of a seed are those whose names match
 	Worlds   string        // a regular expression: those whose names match
 	Repeat   int           // how often each program runs in each world; 0: once
 	// State is a file for the State of the process, which outlives a crash.
@@ -74,7 +75,7 @@ func Do(t testing.TB, w Work) State {
 
 // programs returns the programs, one after the other.
 func (w Work) programs() (next func() (Program, bool)) {
-	i := 0
+	i, match := 0, regexp.MustCompile(w.Verbs)
 	return func() (Program, bool) {
 		i++
 		if len(w.Programs) > 0 {
@@ -88,7 +89,7 @@ func (w Work) programs() (next func() (Program, bool)) {
 		if w.Count > 0 && i > w.Count {
 			return Program{}, false
 		}
-		return Generate(w.Seed+uint64(i-1), w.Ops), true
+		return Generate(w.Seed+uint64(i-1), w.Ops, match), true
 	}
 }
 
