@@ -321,11 +321,19 @@ func closable(s *object) bool {
 
 func expectClose(m *model, o Op) (string, bool) {
 	s := m.get(o.On[0], readerKind, arrayReaderKind)
-	if s == nil || !closable(s) || m.awaited(s.source()) {
+	if s == nil || !closable(s) || m.awaited(s.source()) || m.waitsBelow(s.source()) {
 		return "", false
 	}
 	m.close(s.source())
 	return "ok", true
+}
+
+// waitsBelow reports whether a source of C that a source is made of may wait, although that has ended: it is read ahead.
+func (m *model) waitsBelow(source *object) bool {
+	return slices.ContainsFunc(source.holds, func(h *object) bool {
+		f, ok := h.known.(*flow)
+		return ok && h.kind == sourceKind && (f.waits() && f.inC || m.waitsBelow(h))
+	})
 }
 
 // awaited reports whether a goroutine waits in a reader that was made of a source.
