@@ -259,9 +259,12 @@ func expectWrapReader(m *model, o Op) (string, bool) {
 	first.at, first.held = cpu, false
 	for _, b := range all {
 		f.items = append(f.items, m.give(source, b.under(first.table), b.holds))
+		for _, h := range b.holds {
+			m.hold(source, h) // a reader of arrow-go keeps its items until its own end
+		}
 	}
 	m.addReader(o.Out, readerOf(first.table), first, source)
-	m.loosen(source) // a reader of arrow-go keeps its items until its own end
+	m.loosen(source) // which may come before that of the reader
 	return "ok", true
 }
 
