@@ -62,10 +62,18 @@ func (r *run) library(t table) *library {
 }
 
 // isForUpstream reports whether arrow-go's cdata does with the table what this module's does. It releases the memory of arrays that have no
-// buffers at once, applies the offset of structs twice, leaks the sizes of views, loses the order of dictionaries, and has other members
-// in the structs of nested types.
+// buffers at once, applies the offset of structs twice, leaks the sizes of views, loses the order of dictionaries, refuses those of a column of
+// nulls alone, which are empty and may have no buffers, and has other members in the structs of nested types.
 func (t table) isForUpstream() bool {
-	return t.rows > 0 && len(t.types) > 0 && !slices.ContainsFunc(t.types, func(name string) bool {
+	if t.rows == 0 || len(t.types) == 0 {
+		return false
+	}
+	for i, name := range t.types {
+		if i < len(t.values) && caseOf(name).Type.ID() == arrow.DICTIONARY && !slices.ContainsFunc(t.values[i], func(v string) bool { return v != null }) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(t.types, func(name string) bool {
 		switch dt := caseOf(name).Type.(type) {
 		case *arrow.BooleanType, *arrow.StringType, *arrow.BinaryType, *arrow.LargeStringType, *arrow.LargeBinaryType, *arrow.FixedSizeBinaryType:
 			return false
