@@ -2,6 +2,7 @@ package dlpack_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -42,6 +43,7 @@ func TestGPUAlignment(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, memory.Free(nil)) })
 	host := make([]uint64, 32)
+	defer runtime.KeepAlive(host)
 	starts := map[device.Device]device.Ptr{
 		device.CPUDevice(): device.Ptr(heap.AddressOf(host)),
 		gpu:                memory.Ptr(),
@@ -76,6 +78,7 @@ func TestGPUAlignment(t *testing.T) {
 // A slice is as aligned as its array, wherever it begins.
 func TestAlignmentOfSlices(t *testing.T) {
 	host := make([]uint64, 32)
+	defer runtime.KeepAlive(host)
 	start := device.Ptr(heap.AddressOf(host))
 	for _, lists := range [][]int32{nil, {3}} {
 		aligned := at(t, device.CPUDevice(), arrow.PrimitiveTypes.Int32, lists, start)
@@ -100,6 +103,7 @@ func TestAlignmentOfSlices(t *testing.T) {
 // The copy that the error names is exported.
 func TestAlignmentOfCopies(t *testing.T) {
 	host := []uint64{0x0000_0200_0000_0100, 0x0300}
+	defer runtime.KeepAlive(host)
 	a := at(t, device.CPUDevice(), arrow.PrimitiveTypes.Int32, nil, device.Ptr(heap.AddressOf(host))+1)
 	_, err := dlpack.Export(a)
 	require.ErrorContains(t, err, "CopyTo makes a copy that is aligned")

@@ -9,7 +9,8 @@ import (
 var escaped atomic.Pointer[byte]
 
 // Address returns the address of *p, which is on the heap because of that. Without it, the compiler may leave *p on the stack,
-// also the elements of a short slice, and the stack moves: an address that is a number does not count as a use.
+// also the elements of a short slice, and the stack moves: an address that is a number does not count as a use. Nor does
+// it keep *p alive: see [runtime.KeepAlive].
 func Address[T any](p *T) uintptr {
 	escaped.Store((*byte)(unsafe.Pointer(p)))
 	escaped.Store(nil)
