@@ -412,6 +412,7 @@ func (t table) under(shape table) table {
 type waiting struct {
 	reader *object
 	seen   string
+	early  string // the end of the source, which a reader that has no reference left may see before its own; "": none
 }
 
 // opened is the end of a gate: a read that has waited for it goes on.
@@ -424,8 +425,8 @@ func (m *model) opened(g *object) {
 	f.busy = false
 	switch {
 	case !w.reader.source().alive():
-		w.seen = closedEnd.seen()
-		f.unsure = true // the error of the source may come before that of the reader
+		w.seen, w.early = closedEnd.seen(), f.end.seen()
+		f.unsure = true
 	default:
 		w.seen = m.next(w.reader)
 	}

@@ -96,8 +96,8 @@ func doLet(r *run, o Op) string {
 	}
 	g.read = nil
 	t := r.tables[o.On[1]]
-	if ended := closedEnd.seen(); r.wants == ended && seen != "" {
-		return ended // the end of the source, with its error, may come before that of the reader, which has no reference left
+	if w := r.tables[o.On[0]].known.(*waiting); w.early != "" && (seen == w.early || seen == "canceled") {
+		return w.seen
 	}
 	if seen != "" {
 		return seen
