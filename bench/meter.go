@@ -125,9 +125,13 @@ func divided(a, b []float64) []float64 {
 	return out
 }
 
-// calibrate returns how often a side fits into one round.
+// calibrate returns how often a side fits into one round. The shorter of two turns counts: other load of the machine
+// may interrupt one, and a side that then does a few operations a turn is measured with what a turn costs.
 func (m meter) calibrate(s side) int {
 	for n := max(1, s.least); ; n *= 2 {
+		if elapsed, _ := s.turn(n); elapsed < float64(m.round)/2 {
+			continue
+		}
 		if elapsed, _ := s.turn(n); elapsed >= float64(m.round)/2 {
 			return max(1, s.least, int(float64(n)*float64(m.round)/elapsed))
 		}
