@@ -16,7 +16,7 @@ var benchmarkLine = regexp.MustCompile(`^Benchmark[A-Z]\S+ 1 [0-9.]+ ns/op [0-9.
 // What benchstat is given has a line for each turn of each side, ours once.
 func TestText(t *testing.T) {
 	m := meter{round: time.Microsecond, rounds: 2}
-	f := filter{operation: exactly(exportRelease), shape: exactly("int64"), columns: []int{1}}
+	f := filter{operation: exactly(exportToC), shape: exactly("int64"), columns: []int{1}}
 	var out bytes.Buffer
 	require.NoError(t, writeText(&out, run(m, f)))
 	var lines []string
@@ -27,6 +27,6 @@ func TestText(t *testing.T) {
 		}
 	}
 	assert.Len(t, lines, 3*m.rounds, "ours, cdata and the C floor")
-	assert.Contains(t, lines[0], "operation=export+release/shape=int64/columns=1/side=ours")
+	assert.Contains(t, lines[0], "operation=export,_released_in_C/shape=int64/columns=1/side=ours")
 	assert.Contains(t, lines[0], "allocs/op")
 }

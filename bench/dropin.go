@@ -4,7 +4,6 @@ package main
 
 import (
 	"math"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -37,10 +36,6 @@ var inDropIn = []string{
 	dropInSchemaFirst, dropInSchemaAgain,
 }
 
-// ofCPU reports whether the ratio of an operation that counts is that of processor time: collections of garbage run
-// beside, and a consumer may have a thread.
-func ofCPU(operation string) bool { return strings.HasPrefix(operation, "cdata: ") }
-
 // pair is one of the two packages.
 type pair struct {
 	export       func(arrow.RecordBatch, *arrowgo.CArrowArray, *arrowgo.CArrowSchema)
@@ -67,7 +62,7 @@ func dropInOperations(sub subject) (all []measurement) {
 		return nil
 	}
 	all = []measurement{
-		{dropInExport, consumed(false, pair.exportAndRelease, wrapExportRelease)},
+		{dropInExport, consumed(false, pair.exportAndRelease, wrapToC)},
 		{dropInThread, consumed(true, pair.exportAndRelease, "")},
 		{dropInStream, consumed(true, pair.streamToC, "")},
 		{dropInStreamView, dropIn(pair.throughStream)},
@@ -99,11 +94,7 @@ func dropInTogether(goroutines int) func(shape) operation {
 			op := consumed(false, pair.exportAndRelease, "")(s)
 			ours, theirs, ends = append(ours, op.ours.do), append(theirs, op.peers[0].do), append(ends, op.end)
 		}
-		return operation{ours: side{do: divide(ours)}, peers: []peer{{name: "cdata", do: divide(theirs)}}, close: func() {
-			for _, end := range ends {
-				end()
-			}
-		}}
+		return operation{ours: side{do: divide(ours)}, peers: []peer{{name: "cdata", do: divide(theirs)}}, close: inOrder(ends)}
 	}
 }
 
@@ -137,24 +128,19 @@ func (r *inTurn) Next() bool {
 // other languages.
 func consumed(elsewhere bool, of func(p pair, recs []arrow.RecordBatch, c *peers.Consumer) func(n int), like string) func(shape) operation {
 	return func(s shape) operation {
-		recs := make([]arrow.RecordBatch, heldArrays(s.columns))
-		for i := range recs {
-			recs[i] = s.sub.newBatch(s.rec.Schema())
-		}
+		recs := s.batches(heldArrays(s.columns))
 		var all []*peers.Consumer
 		op := dropIn(func(p pair, s shape) func(n int) {
 			c := must(peers.NewConsumer(len(recs), elsewhere))
 			all = append(all, c)
 			return of(p, recs, c)
 		})(s)
-		op.peers = append(op.peers, s.others(like)...)
+		op.peers = append(op.peers, s.others(like, false)...)
 		op.close = func() {
 			for _, c := range all {
 				c.Close()
 			}
-			for _, rec := range recs {
-				rec.Release()
-			}
+			releaseAll(recs)
 		}
 		return op
 	}
@@ -165,7 +151,7 @@ func (p pair) exportAndRelease(recs []arrow.RecordBatch, c *peers.Consumer) func
 		for n > 0 {
 			held := min(n, len(c.Arrays))
 			for i, rec := range recs[:held] {
-				p.export(rec, &c.Arrays[i], nil)
+				p.export(rec, plain(&c.Arrays[i]), nil)
 			}
 			c.Release(held)
 			n -= held
@@ -226,7 +212,7 @@ func dropInImports(read bool, like string) func(shape) operation {
 			return func(n int) {
 				for range n {
 					producer.Give(&in.CArrowDeviceArray)
-					rec := must(p.take(in.plain(), schema))
+					rec := must(p.take(plain(&in.CArrowDeviceArray), schema))
 					if read {
 						readAll(rec)
 					}
@@ -234,7 +220,7 @@ func dropInImports(read bool, like string) func(shape) operation {
 				}
 			}
 		})(s)
-		op.peers = append(op.peers, s.others(like)...)
+		op.peers = append(op.peers, s.others(like, false)...)
 		op.close = func() {
 			for _, p := range all {
 				p.Close()

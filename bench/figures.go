@@ -47,7 +47,7 @@ func ratiosByColumns(r report) plot.Figure {
 		About:  "Line charts, one for each operation: the time of other libraries divided by that of arrowdevice, for batches of 1 to 10,000 int64 columns.",
 		Across: 3, Legend: sides[1:],
 	}
-	for _, operation := range []string{exportRelease, wrapExportRelease, importRelease, importView, streamName, schemaAgain} {
+	for _, operation := range []string{exportToC, wrapToC, importRelease, importView, streamToC, schemaAgain} {
 		l := plot.Lines{
 			Title: operation, XLabel: "columns", YLabel: "their time / ours", Width: 276, Height: 240,
 			X: byColumns(r), LogX: true, LogY: true, Even: 1,
@@ -57,7 +57,9 @@ func ratiosByColumns(r report) plot.Figure {
 				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
 			}
 		}
-		f.Panels = append(f.Panels, l)
+		if len(l.Series) > 0 {
+			f.Panels = append(f.Panels, l)
+		}
 	}
 	return f
 }
@@ -79,7 +81,7 @@ func throughputByCores(r report) plot.Figure {
 		About:  "Line charts for batches of one column and of 100: how the numbers of exports and of imports per second grow with the number of goroutines.",
 		Across: 2, Legend: append([]plot.Entry{sides[0], shared, least}, sides[2:]...),
 	}
-	for _, operation := range []string{exportRelease, importRelease} {
+	for _, operation := range []string{exportToC, importRelease} {
 		for _, columns := range []int{1, 100} {
 			l := plot.Lines{
 				Title: operation + ", " + plural(columns), XLabel: "goroutines, or threads", YLabel: "times as many as one",
@@ -90,7 +92,9 @@ func throughputByCores(r report) plot.Figure {
 					l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
 				}
 			}
-			f.Panels = append(f.Panels, l)
+			if len(l.Series) > 0 {
+				f.Panels = append(f.Panels, l)
+			}
 		}
 	}
 	return f
@@ -103,7 +107,7 @@ func (r report) scaling(of string, side plot.Entry, columns int) [][2]float64 {
 	for _, n := range r.goroutinesOf()[1:] {
 		operation := sideBySide(of, int(n))
 		if side.Dashed {
-			if of != exportRelease {
+			if of != exportToC {
 				return nil
 			}
 			operation = sideBySide(exportOfOne, int(n))

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // exportOfOne is the export of a batch that other goroutines export too.
-const exportOfOne = "export+release of one batch"
+const exportOfOne = "export of one batch, released in C"
 
 // oneGoroutine is the baseline: the ratio compares operations per second, so that the number of
 // goroutines is the maximum.
@@ -24,56 +25,34 @@ func sideBySide(name string, goroutines int) string {
 	return fmt.Sprintf("%s, %d goroutines", name, goroutines)
 }
 
-// exporter exports a batch into a struct that no other exporter has.
-type exporter struct {
-	batch *cdevice.RecordBatch
-	out   *carray
-}
+// starter opens what one goroutine does.
+type starter func(s shape) (do func(n int), end func())
 
-func newExporter(s shape) exporter {
-	s.batch.Retain()
-	return exporter{batch: s.batch, out: new(carray)}
-}
-
-func (e exporter) do(n int) {
-	for range n {
-		check(cdevice.ExportRecordBatch(e.batch, &e.out.CArrowDeviceArray, nil))
-		cdevice.ReleaseStruct(&e.out.CArrowDeviceArray)
-	}
-}
-
-// importer imports the batches of a producer that no other importer has.
-func importer(s shape) (do func(n int), end func()) {
-	in, producer := new(carray), s.producer()
-	schema := s.rec.Schema()
-	do = func(n int) {
-		for range n {
-			producer.Give(&in.CArrowDeviceArray)
-			must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
-		}
-	}
-	return do, producer.Close
-}
-
-// inParallel is an operation that goroutines do, of which each begins with open. The peers do the same on as many threads.
-func inParallel(goroutines int, name string, open func(s shape) (do func(n int), end func())) func(shape) operation {
+// inParallel is an operation that goroutines do, beside the same on one goroutine, and beside arrow-go's package. The
+// peers in other languages do it on as many threads.
+func inParallel(goroutines int, name string, open, openTheirs starter) func(shape) operation {
 	return func(s shape) operation {
-		var all []func(n int)
-		var ends []func()
-		for range goroutines {
-			do, end := open(s)
-			all, ends = append(all, do), append(ends, end)
-		}
+		all, end := started(s, goroutines, open)
+		theirs, endTheirs := started(s, goroutines, openTheirs)
 		return operation{
-			ours:  side{do: divide(all)},
-			peers: append([]peer{{name: oneGoroutine, do: all[0]}}, s.othersInParallel(goroutines, name)...),
-			close: func() {
-				for _, end := range ends {
-					end()
-				}
-			},
+			ours: side{do: divide(all)},
+			peers: append([]peer{
+				{name: oneGoroutine, do: all[0]},
+				{name: "cdata", do: divide(theirs), close: endTheirs},
+				{name: "cdata" + oneThread, do: theirs[0]},
+			}, s.othersInParallel(goroutines, name)...),
+			close: end,
 		}
 	}
+}
+
+func started(s shape, goroutines int, open starter) (all []func(n int), end func()) {
+	var ends []func()
+	for range goroutines {
+		do, end := open(s)
+		all, ends = append(all, do), append(ends, end)
+	}
+	return all, inOrder(ends)
 }
 
 // divide does n operations on as many goroutines as there are functions.
@@ -91,7 +70,7 @@ func divide(all []func(n int)) func(n int) {
 func (s shape) othersInParallel(threads int, name string) (out []peer) {
 	byName := map[string][]peer{}
 	for range threads {
-		for _, p := range append(s.floor(name), s.others(name)...) {
+		for _, p := range append(s.floor(name, false), s.others(name, false)...) {
 			byName[p.name] = append(byName[p.name], p)
 		}
 	}
@@ -116,26 +95,40 @@ func together(all []peer) peer {
 	}}
 }
 
-func ownExporter(s shape) (do func(n int), end func()) {
-	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
-	return exporter{batch: batch, out: new(carray)}.do, batch.Release
+// ownBatch exports a batch that no other goroutine has.
+func ownBatch(of exporter) starter {
+	return func(s shape) (do func(n int), end func()) {
+		recs := s.batches(1)
+		do, endExports := exports(recs, false, of)
+		return do, func() {
+			endExports()
+			releaseAll(recs)
+		}
+	}
 }
 
-func sharedExporter(s shape) (do func(n int), end func()) {
-	e := newExporter(s)
-	return e.do, e.batch.Release
+// sharedBatch exports the batch of the shape.
+func sharedBatch(s shape) (do func(n int), end func()) {
+	return exports([]arrow.RecordBatch{s.rec}, false, func(arrow.RecordBatch) (func(*cdevice.CArrowDeviceArray), func()) {
+		return func(out *cdevice.CArrowDeviceArray) { check(cdevice.ExportRecordBatch(s.batch, out, nil)) }, func() {}
+	})
+}
+
+func sharedByCdata(s shape) (do func(n int), end func()) {
+	return exports([]arrow.RecordBatch{s.rec}, false, cdataExport)
 }
 
 // goroutineOperations are the measurements of more goroutines than one.
 func goroutineOperations(sub subject) (all []measurement) {
-	if sub.name != "int64" || sub.columns > 100 {
+	if sub.name != "int64" || sub.columns > 1000 {
 		return nil
 	}
 	for _, n := range goroutineCounts(cores) {
 		all = append(all,
-			measurement{sideBySide(exportRelease, n), inParallel(n, exportRelease, ownExporter)},
-			measurement{sideBySide(exportOfOne, n), inParallel(n, "", sharedExporter)},
-			measurement{sideBySide(importRelease, n), inParallel(n, importRelease, importer)})
+			measurement{sideBySide(exportToC, n), inParallel(n, exportToC, ownBatch(exportAgain), ownBatch(cdataExport))},
+			measurement{sideBySide(exportOfOne, n), inParallel(n, "", sharedBatch, sharedByCdata)},
+			measurement{sideBySide(wrapToC, n), inParallel(n, wrapToC, ownBatch(wrapAndExport), ownBatch(cdataExport))},
+			measurement{sideBySide(importRelease, n), inParallel(n, importRelease, importer, cdataImporter)})
 	}
 	return all
 }

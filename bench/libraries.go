@@ -57,33 +57,36 @@ func missing(peer string) bool {
 	return !slices.ContainsFunc(libraries, func(l *peers.Library) bool { return l.Name == peer })
 }
 
-// others are the peers in other languages that have the operation.
-func (s shape) others(name string) (all []peer) {
+// others are the peers in other languages that have the operation. What they export, a consumer releases.
+func (s shape) others(name string, elsewhere bool) (all []peer) {
 	for _, l := range libraries {
-		if op := s.openOther(l, name); op != nil {
+		if op := s.openOther(l, name, elsewhere); op != nil {
 			all = append(all, *op)
 		}
 	}
 	return all
 }
 
-func (s shape) openOther(l *peers.Library, name string) *peer {
-	producer := s.producer()
+func (s shape) openOther(l *peers.Library, name string, elsewhere bool) *peer {
+	p, c := s.producer(), s.consumer(elsewhere)
 	schema, batch := new(cdata.CArrowSchema), new(carray)
 	s.export(batch, schema)
-	op := must(l.Open(name, schema, &batch.CArrowDeviceArray, producer))
+	op := must(l.Open(name, schema, &batch.CArrowDeviceArray, p, c))
 	if op == nil {
-		producer.Close()
+		p.Close()
+		c.Close()
 		return nil
 	}
 	return &peer{
-		name: l.Name,
-		do:   func(n int) { check(op.Run(n)) },
-		close: func() {
-			op.Close()
-			producer.Close()
-		},
+		name:  l.Name,
+		do:    func(n int) { check(op.Run(n)) },
+		close: inOrder([]func(){op.Close, p.Close, c.Close}),
 	}
+}
+
+// consumer is a consumer in C that one side has.
+func (s shape) consumer(elsewhere bool) *peers.Consumer {
+	return must(peers.NewConsumer(held(s.columns, elsewhere), elsewhere))
 }
 
 // producer is a C producer of the batch.

@@ -24,7 +24,7 @@ func TestProducerGivesTheBatch(t *testing.T) {
 		for range 3 {
 			in := new(carray)
 			p.Give(&in.CArrowDeviceArray)
-			rec, err := cdata.ImportCRecordBatchWithSchema(in.plain(), s.rec.Schema())
+			rec, err := cdata.ImportCRecordBatchWithSchema(plain(&in.CArrowDeviceArray), s.rec.Schema())
 			require.NoError(t, err, sub.name)
 			assert.True(t, array.RecordEqual(s.rec, rec), sub.name)
 			rec.Release()
@@ -37,7 +37,12 @@ func TestProducerGivesTheBatch(t *testing.T) {
 			view.Release()
 			batch.Release()
 		}
-		require.NoError(t, p.Floor(3))
+		for _, elsewhere := range []bool{false, true} {
+			c := s.consumer(elsewhere)
+			require.NoError(t, p.Floor(c, 3))
+			require.NoError(t, p.FloorStream(c, 3))
+			c.Close()
+		}
 		p.Close()
 		s.release()
 	}
@@ -64,13 +69,15 @@ func TestPeersDoTheirOperations(t *testing.T) {
 		for _, l := range libraries {
 			done := 0
 			for _, name := range names {
-				if p := s.openOther(l, name); p != nil {
-					p.do(3)
-					p.end()
-					done++
+				for _, elsewhere := range []bool{false, true} {
+					if p := s.openOther(l, name, elsewhere); p != nil {
+						p.do(3)
+						p.end()
+						done++
+					}
 				}
 			}
-			assert.GreaterOrEqual(t, done, 10, "%s, %s", l.Name, sub.name)
+			assert.GreaterOrEqual(t, done, 2*9, "%s, %s", l.Name, sub.name)
 		}
 		s.release()
 	}

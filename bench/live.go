@@ -44,7 +44,7 @@ func measureLive() (all []Live) {
 		}{
 			{"arrowdevice", func(out *cdevice.CArrowDeviceArray) { check(cdevice.ExportRecordBatch(s.batch, out, nil)) }},
 			{"cdata", func(out *cdevice.CArrowDeviceArray) {
-				cdata.ExportArrowRecordBatch(s.rec, (&carrayOf{out}).plain(), nil)
+				cdata.ExportArrowRecordBatch(s.rec, plain(out), nil)
 			}},
 		} {
 			all = append(all, liveOf(side.name, columns, structs, func() {
@@ -54,7 +54,7 @@ func measureLive() (all []Live) {
 			}, func() { peers.ReleaseAll(structs) }))
 		}
 		for _, l := range libraries {
-			if p := s.openOther(l, liveName); p != nil {
+			if p := s.openOther(l, liveName, false); p != nil {
 				live := liveOf(l.Name, columns, structs, func() { p.do(n) }, p.end)
 				live.CBytes -= float64(unsafe.Sizeof(structs[0])) // it has the structs too
 				all = append(all, live)
@@ -65,11 +65,6 @@ func measureLive() (all []Live) {
 	}
 	return all
 }
-
-// carrayOf is a struct of C memory as cdata sees it.
-type carrayOf struct{ c *cdevice.CArrowDeviceArray }
-
-func (a *carrayOf) plain() *cdata.CArrowArray { return cdevice.ArrayFromPtr(addressOf(a.c)) }
 
 func liveOf(side string, columns int, structs []cdevice.CArrowDeviceArray, export, release func()) Live {
 	clear(structs)

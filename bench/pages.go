@@ -106,7 +106,7 @@ func (r report) ratios(operation, shape string, columns int) (cells []string, fo
 		cell := ""
 		for _, row := range r.Results {
 			if row.Operation == operation && row.Shape == shape && row.Columns == columns && slices.Contains(compared.peers, row.Peer) {
-				cell, found = significant(row.Ratio), true
+				cell, found = significant(row.ratio()), true
 			}
 		}
 		cells = append(cells, cell)
@@ -116,21 +116,22 @@ func (r report) ratios(operation, shape string, columns int) (cells []string, fo
 
 // inTables are the operations of the table, in their order, and what is measured.
 var inTables = [][2]string{
-	{exportRelease, "a batch that was wrapped before: its memory is pinned already"},
-	{wrapExportRelease, "begins with an arrow.RecordBatch; memory of the Go heap is pinned. cdata pins nothing, which breaks cgo's rules ([upstream.md](upstream.md), 15)"},
+	{exportToC, "a batch that was wrapped before: its memory is pinned already. Each export is one call into C, whose consumer releases it"},
+	{exportToThread, "the same by a consumer that has a queue, and a thread which releases"},
+	{wrapToC, "begins with an arrow.RecordBatch; memory of the Go heap is pinned. cdata pins nothing, which breaks cgo's rules ([upstream.md](upstream.md), 15)"},
+	{wrapToThread, "the same by a consumer that has a queue, and a thread which releases"},
+	{streamToC, "a batch through an exported `ArrowDeviceArrayStream`, which a consumer in C reads to its end"},
+	{streamToThread, "the same, whose arrays are released on another thread"},
+	{wrapStreamToC, "from an arrow-go reader"},
 	{importRelease, "ends with a `RecordBatch` of this library; cdata's ends with an arrow.RecordBatch"},
 	{importView, "ends with an arrow.RecordBatch, of which every column is read"},
 	{importColumn, "the same, of which one column is read"},
 	{importValues, "the sum of one column's 1,000 values, read in place (`ColumnView`, `Values`); cdata makes arrays of all columns"},
-	{plainBothWays, "a batch through an `ArrowArray`"},
 	{validation, "the contents of 1,000 rows of each column; nanoarrow's does not check UTF-8"},
-	{schemaFirst, "a schema that was not seen before, exported and imported"},
-	{schemaAgain, "the same schema again"},
-	{streamName, "a batch through an exported and an imported `ArrowDeviceArrayStream`"},
-	{plainStreams, "a batch through an `ArrowArrayStream`"},
-	{wrapStream, "from an arrow-go reader"},
-	{wrapStreamView, "from an arrow-go reader to an arrow-go reader, as cdata's always is"},
-	{asyncBatches, "a batch through an `ArrowAsyncDeviceStreamHandler`, with a queue of one. While nothing is sent, cdata's producer keeps one core busy, and ours sleeps"},
+	{schemaFirst, "a schema that was not seen before, exported and imported: both ends are Go"},
+	{schemaAgain, "the same schema again: both ends are Go"},
+	{streamInGo, "a batch through an exported and an imported `ArrowDeviceArrayStream`: both ends are Go"},
+	{asyncBatches, "a batch through an `ArrowAsyncDeviceStreamHandler`, with a queue of one: both ends are Go. While nothing is sent, cdata's producer keeps one core busy, and ours sleeps"},
 }
 
 // operationsTable has a row for each operation on int64 columns: the ratios for 1 column, and for 100.
@@ -163,50 +164,67 @@ func fewAndMany(few, many string) string {
 	return cmp.Or(few, "-") + " / " + cmp.Or(many, "-")
 }
 
-// dropInColumn is a column of a table of package cdata: a number of columns of a batch, beside a library.
-type dropInColumn struct {
+// besidePeer is a column of a table: batches of a number of columns, beside a library.
+type besidePeer struct {
 	head, shape, peer string
 	columns           int
 }
 
 // beside is a column of batches of int64 columns, beside arrow-go's package.
-func beside(head string, columns int) dropInColumn {
-	return dropInColumn{head, "int64", "cdata", columns}
+func beside(head string, columns int) besidePeer {
+	return besidePeer{head, "int64", "cdata", columns}
 }
 
 // readmeTable has the ratios of processor time of the operations that have a consumer in C.
 func readmeTable(r report) string {
-	return dropInRows(r, []string{dropInExport, dropInStream}, []dropInColumn{
+	operations := []string{dropInExport, dropInStream, wrapToC, streamToC}
+	return cpuRatios(r, operations, ofPackage, []besidePeer{
 		beside("1 column", 1), beside("10 columns", 10), beside("100 columns", 100), {"100, on the Go heap", onGoHeap, "cdata", 100},
 	})
 }
 
+// ofPackage is an operation with the name of our package that has it.
+func ofPackage(operation string) string {
+	if name, found := strings.CutPrefix(operation, "cdata: "); found {
+		return "`cdata`: " + name
+	}
+	return "`cdevice`: " + operation
+}
+
 // dropInTable has the ratios of processor time for each number of columns, and for libraries in other languages.
 func dropInTable(r report) string {
-	return dropInRows(r, inDropIn, []dropInColumn{
+	short := func(operation string) string { return strings.TrimPrefix(operation, "cdata: ") }
+	return cpuRatios(r, inDropIn, short, []besidePeer{
 		beside("1 column", 1), beside("10 columns", 10), beside("100 columns", 100), beside("1,000 columns", 1000),
 		{"100, on the Go heap", onGoHeap, "cdata", 100}, {"100 beside " + arrowCPP, "int64", arrowCPP, 100}, {"100 beside " + arrowRS, "int64", arrowRS, 100},
 	})
 }
 
-func dropInRows(r report, operations []string, columns []dropInColumn) string {
+// cpuRatios is a table of the ratios of processor time: a row for each operation, under a label.
+func cpuRatios(r report, operations []string, label func(operation string) string, columns []besidePeer) string {
 	head := []string{"operation"}
 	for _, c := range columns {
 		head = append(head, c.head)
 	}
 	var rows [][]string
 	for _, operation := range operations {
-		row := []string{strings.TrimPrefix(operation, "cdata: ")}
-		for _, c := range columns {
-			cell := ""
-			if found, ok := (promise{operation: operation, shape: c.shape, peer: c.peer, columns: c.columns}).find(r.Results); ok {
-				cell = significant(found.CPURatio)
-			}
-			row = append(row, cell)
+		if cells, found := r.cpuRatiosOf(operation, columns); found {
+			rows = append(rows, append([]string{label(operation)}, cells...))
 		}
-		rows = append(rows, row)
 	}
 	return table(head, rows)
+}
+
+// cpuRatiosOf are the cells of a row.
+func (r report) cpuRatiosOf(operation string, columns []besidePeer) (cells []string, found bool) {
+	for _, c := range columns {
+		cell := ""
+		if row, ok := (promise{operation: operation, shape: c.shape, peer: c.peer, columns: c.columns}).find(r.Results); ok {
+			cell, found = significant(row.CPURatio), true
+		}
+		cells = append(cells, cell)
+	}
+	return cells, found
 }
 
 // liveTable has a row for each side: what its live exports take of few columns, and of many.

@@ -16,41 +16,56 @@ type promise struct {
 }
 
 var promises = append(flightPromises(), []promise{
-	{"export+release", "int64", "cdata", 100, 30, 0, 1},
-	{"export+release", "int64", "C floor", 100, 1.0 / 6, 0, 1},
-	{"export+release", "int64", "cdata", 1000, 30, 0, 1},
-	{"export+release", "int64", arrowCPP, 100, 8, 0, 1},
-	{"export+release", "int64", nanoarrow, 100, 5, 0, 1},
-	{"export+release", "int64", arrowRS, 100, 5, 0, 1},
-	{wrapExportRelease, "int64", "cdata", 100, 12, 2, 1},
-	{wrapExportRelease, onGoHeap, "cdata", 100, 4, 7, 1}, // the pins grow a list
-	{"export+release", "int64", nanoarrow, 1, 1.5, 0, 1},
-	{"export+release", "int64", arrowRS, 1, 1.5, 0, 1},
-	{"import+release", "int64", arrowCPP, 100, 20, 1, 1},
-	{"import+release", "int64", arrowRS, 100, 10, 1, 1},
-	{"stream", "int64", arrowCPP, 100, 10, 2, 1},
-	{"stream", "int64", arrowRS, 100, 10, 2, 1},
-	{"stream", "int64", arrowCPP, 1, 1.5, 2, 1},
-	{"stream", "int64", arrowRS, 1, 1, 2, 1},
-	{"import+release", "int64", "cdata", 100, 40, 1, 1},
-	{"import+release", "int64", "cdata", 1000, 80, 1, 1},
-	{"import+release", "utf8", "cdata", 100, 40, 1, 1},
-	{"import+release", "list<struct>", "cdata", 100, 15, 1, 1},
-	{"stream", "int64", "cdata", 100, 40, 2, 1},
-	{"stream", "utf8", "cdata", 100, 25, 2, 1},
-	{"plain both ways", "int64", "cdata", 100, 40, 1, 1},
-	{"plain stream", "int64", "cdata", 100, 40, 2, 1},
-	{"plain stream", "utf8", "cdata", 100, 25, 2, 1},
+	{exportToC, "int64", "cdata", 1, 7, 0, 1},
+	{exportToC, "int64", "cdata", 10, 20, 0, 1},
+	{exportToC, "int64", "cdata", 100, 67, 0, 1},
+	{exportToC, "int64", "cdata", 1000, 40, 0, 1},
+	{exportToC, "int64", cFloor, 100, 0.5, 0, 1},
+	{exportToC, "int64", arrowCPP, 1, 1.2, 0, 1},
+	{exportToC, "int64", arrowCPP, 100, 7.5, 0, 1},
+	{exportToC, "int64", nanoarrow, 1, 0.4, 0, 1},
+	{exportToC, "int64", nanoarrow, 100, 5, 0, 1},
+	{exportToC, "int64", arrowRS, 1, 0.35, 0, 1},
+	{exportToC, "int64", arrowRS, 100, 5, 0, 1},
+	{exportToThread, "int64", "cdata", 1, 5, 0, 1},
+	{exportToThread, "int64", "cdata", 100, 18, 0, 1},
+	{wrapToC, "int64", "cdata", 1, 2, 1, 1},
+	{wrapToC, "int64", "cdata", 10, 6, 1, 1},
+	{wrapToC, "int64", "cdata", 100, 21, 2, 1},
+	{wrapToC, "int64", "cdata", 1000, 14, 2, 1},
+	{wrapToC, onGoHeap, "cdata", 100, 5, 7, 1}, // the pins grow a list
+	{wrapToC, "int64", arrowCPP, 100, 2.5, 2, 1},
+	{wrapToThread, "int64", "cdata", 1, 1.6, 2, 1},
+	{wrapToThread, "int64", "cdata", 100, 9, 2, 1},
+	{streamToC, "int64", "cdata", 1, 2.9, 0, 1},
+	{streamToC, "int64", "cdata", 100, 60, 0, 1},
+	{streamToC, "utf8", "cdata", 100, 50, 0, 1},
+	{streamToC, "int64", arrowCPP, 1, 0.6, 0, 1},
+	{streamToC, "int64", arrowCPP, 100, 10, 0, 1},
+	{streamToC, "int64", arrowRS, 1, 0.35, 0, 1},
+	{streamToC, "int64", arrowRS, 100, 10, 0, 1},
+	{streamToThread, "int64", "cdata", 1, 1.5, 0, 1},
+	{streamToThread, "int64", "cdata", 100, 30, 0, 1},
+	{streamInGo, "int64", "cdata", 100, 40, 2, 1},
+	{importRelease, "int64", "cdata", 1, 3.1, 1, 1},
+	{importRelease, "int64", "cdata", 100, 48, 1, 1},
+	{importRelease, "int64", "cdata", 1000, 80, 1, 1},
+	{importRelease, "utf8", "cdata", 100, 40, 1, 1},
+	{importRelease, "list<struct>", "cdata", 100, 15, 1, 1},
+	{importRelease, "int64", arrowCPP, 100, 16, 1, 1},
+	{importRelease, "int64", arrowRS, 100, 9, 1, 1},
+	{importRelease, "int64", goFloor, 1, 0.15, 1, 1},
+	{importRelease, "int64", goFloor, 10, 0.15, 1, 1},
 	{"async batch", "int64", "cdata", 100, 10, 5, 1},
-	{dropInExport, "int64", "cdata", 1, 5, 0, 1},
+	{dropInExport, "int64", "cdata", 1, 9, 0, 1},
 	{dropInExport, "int64", "cdata", 10, 10, 0, 1},
-	{dropInExport, "int64", "cdata", 100, 16, 0, 1},
-	{dropInExport, "int64", "cdata", 1000, 15, 0, 1},
+	{dropInExport, "int64", "cdata", 100, 22, 0, 1},
+	{dropInExport, "int64", "cdata", 1000, 12, 0, 1},
 	{dropInExport, onGoHeap, "cdata", 100, 7, 0, 1},
 	{dropInThread, "int64", "cdata", 1, 3, 0, 1},
 	{dropInThread, "int64", "cdata", 100, 10, 0, 1},
-	{dropInStream, "int64", "cdata", 1, 3.5, 0, 1},
-	{dropInStream, "int64", "cdata", 100, 12, 0, 1},
+	{dropInStream, "int64", "cdata", 1, 2.4, 0, 1},
+	{dropInStream, "int64", "cdata", 100, 15, 0, 1},
 	{dropInBothWays, "int64", "cdata", 1, 3, 2, 1},
 	{dropInBothWays, "int64", "cdata", 100, 4, 25, 1},
 	{dropInStreamView, "int64", "cdata", 100, 4, 30, 1},
@@ -67,19 +82,21 @@ var promises = append(flightPromises(), []promise{
 	{callOwn, "int64", pyO3, 1, 1.2, 0, 1},
 	{callBatch, "int64", pyArrowExport, 1, 0.2, 0, 1},
 	{callStream, "int64", ctypesCgo, 1, 0.6, 0, 1},
-	{"import+release", "int64", goFloor, 1, 0.35, 1, 1},
-	{"import+release", "int64", goFloor, 10, 0.3, 1, 1},
 	// One goroutine leaves a core to the garbage collector: two of the Go floor make 1.2 times what one makes.
-	{sideBySide(importRelease, 2), "int64", oneGoroutine, 1, 1.1, 1, 2},
-	{sideBySide(importRelease, 2), "int64", oneGoroutine, 10, 1.2, 1, 2},
-	{sideBySide(importRelease, 2), "int64", oneGoroutine, 100, 1.5, 1, 2},
-	{sideBySide(importRelease, 4), "int64", oneGoroutine, 1, 1.6, 1, 4},
-	{sideBySide(importRelease, 4), "int64", oneGoroutine, 100, 2.5, 1, 4},
-	{sideBySide(exportOfOne, 2), "int64", oneGoroutine, 1, 1, 0, 2},
-	{sideBySide(exportOfOne, 2), "int64", oneGoroutine, 100, 1.5, 0, 2},
-	{sideBySide(exportOfOne, 4), "int64", oneGoroutine, 1, 1, 0, 4},
-	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 1, 2, 0, 4},
-	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 100, 2, 0, 4},
+	{sideBySide(importRelease, 2), "int64", oneGoroutine, 1, 1, 1, 2},
+	{sideBySide(importRelease, 2), "int64", oneGoroutine, 10, 1.05, 1, 2},
+	{sideBySide(importRelease, 2), "int64", oneGoroutine, 100, 1.3, 1, 2},
+	{sideBySide(importRelease, 4), "int64", oneGoroutine, 1, 1.4, 1, 4},
+	{sideBySide(importRelease, 4), "int64", oneGoroutine, 100, 2.2, 1, 4},
+	{sideBySide(exportToC, 2), "int64", oneGoroutine, 1, 1.3, 0, 2},
+	{sideBySide(exportToC, 2), "int64", oneGoroutine, 100, 1.3, 0, 2},
+	{sideBySide(exportToC, 4), "int64", oneGoroutine, 1, 1.8, 0, 4},
+	{sideBySide(exportToC, 4), "int64", oneGoroutine, 100, 1.8, 0, 4},
+	{sideBySide(wrapToC, 2), "int64", oneGoroutine, 1, 1, 1, 2},
+	{sideBySide(wrapToC, 2), "int64", oneGoroutine, 100, 1, 2, 2},
+	// Goroutines that export the same batch share its count.
+	{sideBySide(exportOfOne, 2), "int64", oneGoroutine, 1, 0.4, 0, 2},
+	{sideBySide(exportOfOne, 2), "int64", oneGoroutine, 100, 0.4, 0, 2},
 }...)
 
 // attempts is the number of measurements of a ratio, in rounds of their own, before its promise
@@ -119,10 +136,10 @@ func (p promise) check(results []Result, again func(promise) []Result) (text str
 	if !found {
 		return "not measured", false
 	}
-	measured, ratio := 1, p.ratio(best)
+	measured, ratio := 1, best.ratio()
 	for ; measured < attempts && ratio < p.least; measured++ {
 		if r, found := p.find(again(p)); found {
-			ratio = max(ratio, p.ratio(r))
+			ratio = max(ratio, r.ratio())
 		}
 	}
 	text = fmt.Sprintf("ratio %.2f (at least %.2f), allocations %.1f (at most %.0f)", ratio, p.least, best.Allocs, p.allocs)
@@ -130,14 +147,6 @@ func (p promise) check(results []Result, again func(promise) []Result) (text str
 		text += fmt.Sprintf("; the best of %d measurements", measured)
 	}
 	return text, ratio >= p.least && best.Allocs <= p.allocs+0.5
-}
-
-// ratio returns the ratio of a row that the promise is about.
-func (p promise) ratio(r Result) float64 {
-	if ofCPU(p.operation) {
-		return r.CPURatio
-	}
-	return r.Ratio
 }
 
 // filter selects what the promise is about.

@@ -27,6 +27,15 @@ type Result struct {
 	turns, peerTurns turns
 }
 
+// ratio returns the ratio that counts: of processor time where a consumer has a thread, and beside arrow-go's package,
+// where collections of garbage run meanwhile.
+func (r Result) ratio() float64 {
+	if strings.HasPrefix(r.Operation, "cdata: ") || strings.HasSuffix(r.Operation, "released on another thread") {
+		return r.CPURatio
+	}
+	return r.Ratio
+}
+
 // report is what a run found out.
 type report struct {
 	Machine machine  `json:"machine"`

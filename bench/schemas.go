@@ -33,7 +33,7 @@ func sameSchema(s shape) operation {
 			must(cdevice.ImportSchema(out))
 		}
 	}
-	return operation{ours: side{do: ours}, peers: append(cdataSchema(schema), s.others(schemaAgain)...)}
+	return operation{ours: side{do: ours}, peers: append(cdataSchema(schema), s.others(schemaAgain, false)...)}
 }
 
 // newSchemas are schemas that are exported and imported once each. They differ in the names of the fields. What is
@@ -57,7 +57,7 @@ func newSchemas(s shape) operation {
 			}
 		},
 	}
-	return operation{ours: ours, peers: append(cdataSchema(s.rec.Schema()), s.others(schemaFirst)...)}
+	return operation{ours: ours, peers: append(cdataSchema(s.rec.Schema()), s.others(schemaFirst, false)...)}
 }
 
 // renamed has the fields of a schema under new names.

@@ -15,32 +15,87 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
+// Streams: a reader is exported, and a consumer in C reads the stream to its end. It releases each array before it asks
+// for the next one, or on a thread of its own as many as heldArrays says. Ours are device streams; those of cdata and
+// of arrow-rs are plain ones, and begin with a reader of record batches each time.
 const (
-	streamName     = "stream"
-	wrapStream     = "wrap+stream"
-	wrapStreamView = "wrap+stream+view"
-	plainStreams   = "plain stream"
-	wrapPlain      = "wrap+plain stream"
-	wrapPlainView  = "wrap+plain stream+view"
+	streamToC      = "stream, read in C"
+	streamToThread = "stream, read in C, released on another thread"
+	wrapStreamToC  = "wrap+stream, read in C"
+	streamInGo     = "stream, both ends in Go"
 )
 
 func streamOperations(sub subject) []measurement {
 	if sub.columns > 1000 { // so many batches would take too long
 		return nil
 	}
-	return []measurement{
-		{streamName, batchesThroughStream(streamName, deviceStream)},
-		{wrapStream, readerThroughStream(wrapStream, deviceStream)},
-		{wrapStreamView, readerToReader(wrapStreamView, deviceStream)},
-		{plainStreams, batchesThroughStream(plainStreams, plainStream)},
-		{wrapPlain, readerThroughStream(wrapPlain, plainStream)},
-		{wrapPlainView, readerToReader(wrapPlainView, plainStream)},
+	all := []measurement{
+		{streamToC, streaming(streamToC, false, readerOfBatches)},
+		{wrapStreamToC, streaming(wrapStreamToC, false, wrappedReader)},
+		{streamInGo, streamingInGo},
+	}
+	if sub.name == "int64" {
+		all = append(all, measurement{streamToThread, streaming(streamToC, true, readerOfBatches)})
+	}
+	return all
+}
+
+// inStream is how many batches a stream has at least: its beginning is to count little.
+const inStream = 32
+
+// streaming measures n batches through one stream. name is the operation of libraries in other languages.
+func streaming(name string, elsewhere bool, open func(s shape, n int) *cdevice.RecordReader) func(shape) operation {
+	return func(s shape) operation {
+		to, from := s.consumer(elsewhere), s.consumer(elsewhere)
+		ours := func(n int) {
+			reader, out := open(s, n), new(cdevice.CArrowDeviceArrayStream)
+			check(cdevice.ExportRecordReader(reader, out))
+			reader.Release()
+			mustBeZero(n - must(to.ReadDevice(out)))
+		}
+		theirs := func(n int) {
+			out := new(cdata.CArrowArrayStream)
+			cdata.ExportRecordReader(&repeated{s.rec, n}, out)
+			mustBeZero(n - must(from.Read(out)))
+		}
+		peers := append([]peer{{name: "cdata", do: theirs, close: from.Close}}, s.floor(name, elsewhere)...)
+		return operation{
+			ours:  side{do: ours},
+			peers: append(peers, s.others(name, elsewhere)...),
+			least: max(inStream, held(s.columns, elsewhere)),
+			close: to.Close,
+		}
 	}
 }
 
-// Streams: one batch through an export and an import of a stream, and released; ours are
-// device streams and plain ones. cdata's side, a plain stream, is the same in all: an arrow-go
-// reader goes in, arrow-go batches come out.
+// readerOfBatches gives a batch that was wrapped before.
+func readerOfBatches(s shape, n int) *cdevice.RecordReader {
+	next := func(context.Context) (*cdevice.RecordBatch, error) {
+		if n == 0 {
+			return nil, io.EOF
+		}
+		n--
+		s.batch.Retain()
+		return s.batch, nil
+	}
+	return must(cdevice.NewRecordReaderFunc(context.Background(), s.rec.Schema(), device.CPU, next, nil))
+}
+
+// wrappedReader begins with an arrow-go reader.
+func wrappedReader(s shape, n int) *cdevice.RecordReader {
+	return must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice()))
+}
+
+// streamingInGo is batches through an export and an import of a stream, in one process of Go.
+func streamingInGo(s shape) operation {
+	ours := func(n int) {
+		reader, out := readerOfBatches(s, n), new(cdevice.CArrowDeviceArrayStream)
+		check(cdevice.ExportRecordReader(reader, out))
+		reader.Release()
+		drain(must(cdevice.ImportRecordReader(out)), n)
+	}
+	return operation{ours: side{do: ours}, peers: []peer{{name: "cdata", do: cdataStream(s)}}, least: inStream}
+}
 
 // repeated is an arrow-go reader that gives the same batch so many times.
 type repeated struct {
@@ -57,81 +112,6 @@ func (r *repeated) Err() error                     { return nil }
 func (r *repeated) Next() bool                     { r.left--; return r.left >= 0 }
 
 var _ array.RecordReader = (*repeated)(nil)
-
-// through is one way from a reader to a reader: it releases the one and returns the other.
-type through func(*cdevice.RecordReader) *cdevice.RecordReader
-
-// streaming measures n batches through one stream.
-func streaming(name string, ours func(s shape, n int)) func(shape) operation {
-	return func(s shape) operation {
-		peers := []peer{{name: "cdata", do: cdataStream(s)}}
-		return operation{
-			ours:  side{do: func(n int) { ours(s, n) }},
-			peers: append(peers, s.others(name)...),
-			least: 32,
-		}
-	}
-}
-
-// batchesThroughStream begins with batches of ours, and ends with batches of ours.
-func batchesThroughStream(name string, c through) func(shape) operation {
-	return streaming(name, func(s shape, n int) {
-		left := n
-		next := func(context.Context) (*cdevice.RecordBatch, error) {
-			if left == 0 {
-				return nil, io.EOF
-			}
-			left--
-			s.batch.Retain()
-			return s.batch, nil
-		}
-		drain(c(must(cdevice.NewRecordReaderFunc(context.Background(), s.rec.Schema(), device.CPU, next, nil))), n)
-	})
-}
-
-// readerThroughStream begins with an arrow-go reader, and ends with batches of ours.
-func readerThroughStream(name string, c through) func(shape) operation {
-	return streaming(name, func(s shape, n int) {
-		drain(c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice()))), n)
-	})
-}
-
-// readerToReader begins with an arrow-go reader, and ends with an arrow-go reader, of whose
-// batches every column is asked for.
-func readerToReader(name string, c through) func(shape) operation {
-	return streaming(name, func(s shape, n int) {
-		in := c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice())))
-		defer in.Release()
-		host := in.HostReader(context.Background(), nil)
-		defer host.Release()
-		for host.Next() {
-			for _, column := range host.RecordBatch().Columns() {
-				if column.Len() != rows {
-					panic("bench: the column is short")
-				}
-			}
-			n--
-		}
-		check(host.Err())
-		mustBeZero(n)
-	})
-}
-
-// deviceStream goes through an ArrowDeviceArrayStream.
-func deviceStream(r *cdevice.RecordReader) *cdevice.RecordReader {
-	out := new(cdevice.CArrowDeviceArrayStream)
-	check(cdevice.ExportRecordReader(r, out))
-	r.Release()
-	return must(cdevice.ImportRecordReader(out))
-}
-
-// plainStream goes through an ArrowArrayStream, as cdata does.
-func plainStream(r *cdevice.RecordReader) *cdevice.RecordReader {
-	out := new(cdata.CArrowArrayStream)
-	check(cdevice.ExportRecordReader(r, out))
-	r.Release()
-	return must(cdevice.ImportRecordReader(out))
-}
 
 func drain(in *cdevice.RecordReader, n int) {
 	defer in.Release()

@@ -9,12 +9,14 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
 // Consumer is a consumer in C: it calls the callbacks of structs from C, and those of arrays on a thread of its own if
 // it has one.
 type Consumer struct {
-	Arrays []cdata.CArrowArray // to be filled; C memory
+	Arrays []cdevice.CArrowDeviceArray // to be filled; C memory
 	c      *C.struct_consumer
 }
 
@@ -28,7 +30,7 @@ func NewConsumer(arrays int, elsewhere bool) (*Consumer, error) {
 	if c == nil {
 		return nil, errMemory
 	}
-	first := (*cdata.CArrowArray)(unsafe.Pointer(C.consumer_arrays(c)))
+	first := (*cdevice.CArrowDeviceArray)(unsafe.Pointer(c.arrays))
 	return &Consumer{unsafe.Slice(first, arrays), c}, nil
 }
 
@@ -37,7 +39,15 @@ func (c *Consumer) Release(n int) { C.consumer_release(c.c, C.int64_t(n)) }
 
 // Read reads a stream to its end, and releases it. It returns the number of arrays.
 func (c *Consumer) Read(stream *cdata.CArrowArrayStream) (int, error) {
-	n := C.consumer_read(c.c, (*C.struct_ArrowArrayStream)(unsafe.Pointer(stream)))
+	return read(C.consumer_read(c.c, (*C.struct_ArrowArrayStream)(unsafe.Pointer(stream))))
+}
+
+// ReadDevice is Read, of a device stream.
+func (c *Consumer) ReadDevice(stream *cdevice.CArrowDeviceArrayStream) (int, error) {
+	return read(C.consumer_read_device(c.c, (*C.struct_ArrowDeviceArrayStream)(unsafe.Pointer(stream))))
+}
+
+func read(n C.int64_t) (int, error) {
 	if n < 0 {
 		return 0, errStream
 	}

@@ -69,16 +69,15 @@ func (v *viewed) set(a *abi.ArrowArray) {
 	v.array.Reset(&v.data)
 }
 
-// WrapFloor wraps, exports and releases a record batch of arrow-go n times, whose columns are 64-bit integers without nulls.
-// It makes one object, pins each buffer, and fills structs in memory of C that it keeps, whose release is an assignment.
-func WrapFloor(rec arrow.RecordBatch, n int) {
-	all := Structs(1 + int(rec.NumCols()))
+// WrapFloor wraps and exports a record batch of arrow-go n times, whose columns are 64-bit integers without nulls, to a
+// consumer that releases each at once. It makes one object, pins each buffer, and fills structs in memory of C that it
+// keeps. Their release is a function in C that calls no Go: the pins end when the consumer has returned.
+func WrapFloor(rec arrow.RecordBatch, to *Consumer, n int) {
+	all := Structs(int(rec.NumCols()))
 	defer Free(all)
-	type places struct { // of one column
-		at      uintptr // its struct
-		buffers [2]uintptr
-	}
-	out, space := &abi.As[abi.ArrowDeviceArray](&all[0]).Array, make([]places, rec.NumCols())
+	out := &abi.As[abi.ArrowDeviceArray](&to.Arrays[0]).Array
+	children, buffers := make([]uintptr, rec.NumCols()), make([][2]uintptr, rec.NumCols())
+	release := uintptr(unsafe.Pointer(C.release_child))
 	var pins runtime.Pinner
 	for range n {
 		rec.Retain()
@@ -87,20 +86,18 @@ func WrapFloor(rec arrow.RecordBatch, n int) {
 			data := column.Data()
 			values := unsafe.SliceData(data.Buffers()[1].Buf())
 			pins.Pin(values)
-			to := &abi.As[abi.ArrowDeviceArray](&all[1+i]).Array
-			space[i].at, space[i].buffers[1] = uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(values))
-			*to = abi.ArrowArray{
+			child := &abi.As[abi.ArrowDeviceArray](&all[i]).Array
+			children[i], buffers[i][1] = uintptr(unsafe.Pointer(child)), uintptr(unsafe.Pointer(values))
+			*child = abi.ArrowArray{
 				Length: int64(data.Len()), Offset: int64(data.Offset()), NBuffers: 2,
-				Buffers: uintptr(unsafe.Pointer(&space[i].buffers)), Release: 1,
+				Buffers: uintptr(unsafe.Pointer(&buffers[i])), Release: release,
 			}
 		}
 		*out = abi.ArrowArray{
 			Length: rec.NumRows(), NBuffers: 1, NChildren: rec.NumCols(),
-			Children: uintptr(unsafe.Pointer(unsafe.SliceData(space))), Release: 1,
+			Children: uintptr(unsafe.Pointer(unsafe.SliceData(children))), Release: release,
 		}
-		for i := range all {
-			abi.As[abi.ArrowDeviceArray](&all[i]).Array.Release = 0
-		}
+		to.Release(1)
 		pins.Unpin()
 		live.rec.Release()
 	}

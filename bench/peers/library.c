@@ -18,8 +18,8 @@ const char* library_load(const char* path, struct library* out) {
 }
 
 void* library_open(const struct library* l, const char* operation, struct ArrowSchema* schema,
-                   struct ArrowDeviceArray* batch, struct bench_producer* producer) {
-  return l->open(operation, schema, batch, producer);
+                   struct ArrowDeviceArray* batch, struct bench_producer* producer, struct bench_consumer* consumer) {
+  return l->open(operation, schema, batch, producer, consumer);
 }
 
 const char* library_error(const struct library* l) {
@@ -27,8 +27,10 @@ const char* library_error(const struct library* l) {
   return text[0] == 0 ? NULL : text;
 }
 
-const char* library_run(const struct library* l, void* operation, int64_t n) {
-  return l->run(operation, n) == 0 ? NULL : l->error();
+const char* library_run(const struct library* l, void* operation, struct consumer* consumer, int64_t n) {
+  int code = l->run(operation, n);
+  consumer_flush(consumer);
+  return code == 0 ? NULL : l->error();
 }
 
 void library_close(const struct library* l, void* operation) { l->close(operation); }

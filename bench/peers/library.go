@@ -41,20 +41,22 @@ func Load(name, path string) (*Library, error) {
 
 // Operation is an operation of a peer, with data to do it with.
 type Operation struct {
-	library *Library
-	c       unsafe.Pointer
+	library  *Library
+	c        unsafe.Pointer
+	consumer *Consumer
 }
 
-// Open prepares an operation. It takes the schema and the batch, and borrows the producer until
+// Open prepares an operation. It takes the schema and the batch, and borrows the producer and the consumer until
 // Close. It returns nil if the peer has no such operation.
-func (l *Library) Open(name string, schema *cdata.CArrowSchema, batch *cdevice.CArrowDeviceArray, p *Producer) (*Operation, error) {
+func (l *Library) Open(name string, schema *cdata.CArrowSchema, batch *cdevice.CArrowDeviceArray, from *Producer, to *Consumer) (*Operation, error) {
 	runtime.LockOSThread() // an error is the thread's
 	defer runtime.UnlockOSThread()
 	operation := C.CString(name)
 	defer C.free(unsafe.Pointer(operation))
-	c := C.library_open(l.c, operation, (*C.struct_ArrowSchema)(unsafe.Pointer(schema)), (*C.struct_ArrowDeviceArray)(unsafe.Pointer(batch)), &p.c.base)
+	c := C.library_open(l.c, operation, (*C.struct_ArrowSchema)(unsafe.Pointer(schema)), (*C.struct_ArrowDeviceArray)(unsafe.Pointer(batch)),
+		&from.c.base, &to.c.base)
 	if c != nil {
-		return &Operation{l, c}, nil
+		return &Operation{l, c, to}, nil
 	}
 	if text := C.library_error(l.c); text != nil {
 		return nil, fmt.Errorf("peers: %s: %s: %s", l.Name, name, C.GoString(text))
@@ -62,11 +64,11 @@ func (l *Library) Open(name string, schema *cdata.CArrowSchema, batch *cdevice.C
 	return nil, nil
 }
 
-// Run does the operation n times.
+// Run does the operation n times, and has the consumer release what was exported.
 func (o *Operation) Run(n int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if text := C.library_run(o.library.c, o.c, C.int64_t(n)); text != nil {
+	if text := C.library_run(o.library.c, o.c, o.consumer.c, C.int64_t(n)); text != nil {
 		return fmt.Errorf("peers: %s: %s", o.library.Name, C.GoString(text))
 	}
 	return nil

@@ -5,7 +5,9 @@
 
 struct ArrowSchema;
 struct ArrowArray;
+struct ArrowArrayStream;
 struct ArrowDeviceArray;
+struct ArrowDeviceArrayStream;
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,14 +19,23 @@ struct bench_producer {
   void (*give)(struct bench_producer* producer, struct ArrowDeviceArray* out);
 };
 
+/* Releases what all sides export, in C. */
+struct bench_consumer {
+  /* Moves an array to the consumer, which releases it: at once, or later, with others, on a thread of its own. */
+  void (*take)(struct bench_consumer* consumer, struct ArrowArray* array);
+  /* Read a stream to its end, take its arrays, and release it. They return how many arrays there were, or -1. */
+  int64_t (*read)(struct bench_consumer* consumer, struct ArrowArrayStream* stream);
+  int64_t (*read_device)(struct bench_consumer* consumer, struct ArrowDeviceArrayStream* stream);
+};
+
 /* The version of the peer. */
 const char* peer_version(void);
 
 /* Prepares an operation by its name. It takes the schema and the batch: the peer imports them once, for
- * the operations that begin with data of its own. The producer is for those that import. Returns NULL if the peer
- * lacks the operation, or if peer_error has a text. */
+ * the operations that begin with data of its own. The producer is for those that import, the consumer for those that
+ * export. Returns NULL if the peer lacks the operation, or if peer_error has a text. */
 void* peer_open(const char* operation, struct ArrowSchema* schema, struct ArrowDeviceArray* batch,
-                struct bench_producer* producer);
+                struct bench_producer* producer, struct bench_consumer* consumer);
 
 /* Does the operation n times on the calling thread. Returns 0, or else peer_error has a text. */
 int peer_run(void* operation, int64_t n);

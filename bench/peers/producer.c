@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "apart.h"
+
 static void measure(const struct ArrowArray* a, int64_t* nodes, int64_t* pointers) {
   *pointers += a->n_buffers + a->n_children;
   for (int64_t i = 0; i < a->n_children; i++) {
@@ -17,7 +19,7 @@ static void measure(const struct ArrowArray* a, int64_t* nodes, int64_t* pointer
   }
 }
 
-static void release_child(struct ArrowArray* a) {
+void release_child(struct ArrowArray* a) {
   for (int64_t i = 0; i < a->n_children; i++) {
     if (a->children[i]->release != NULL) a->children[i]->release(a->children[i]);
   }
@@ -65,17 +67,6 @@ static size_t size_of(int64_t nodes, int64_t pointers) {
   return nodes * sizeof(struct ArrowArray) + pointers * sizeof(void*);
 }
 
-/* processors fetch cache lines in pairs */
-#define APART 128
-
-/* Zeroed memory that shares no cache line: that of two producers, on two threads. */
-static void* apart(size_t size) {
-  size = (size + APART) / APART * APART;
-  void* at = aligned_alloc(APART, size);
-  if (at != NULL) memset(at, 0, size);
-  return at;
-}
-
 struct producer* producer_new(struct ArrowDeviceArray* source) {
   struct producer* p = apart(sizeof *p);
   if (p == NULL) return NULL;
@@ -110,22 +101,62 @@ static void release_floor(struct ArrowArray* a) {
   free(block);
 }
 
-int floor_run(const struct producer* p, int64_t n) {
+/* Fills *out with one malloc. Returns 0 or ENOMEM. */
+static int floor_export(const struct producer* p, struct ArrowDeviceArray* out) {
+  int64_t nodes = 0, pointers = 0;
+  measure(&p->source.array, &nodes, &pointers);
+  char* block = malloc(size_of(nodes, pointers));
+  if (block == NULL) return ENOMEM;
+  struct space space = {(struct ArrowArray*)block, (const void**)(block + nodes * sizeof(struct ArrowArray))};
+  *out = p->source;
+  copy(&p->source.array, &out->array, &space);
+  out->array.release = release_floor;
+  out->array.private_data = block;
+  return 0;
+}
+
+int floor_run(const struct producer* p, struct bench_consumer* consumer, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
-    int64_t nodes = 0, pointers = 0;
-    measure(&p->source.array, &nodes, &pointers);
-    char* block = malloc(size_of(nodes, pointers));
-    if (block == NULL) return ENOMEM;
-    struct space space = {(struct ArrowArray*)block, (const void**)(block + nodes * sizeof(struct ArrowArray))};
-    struct ArrowDeviceArray out = p->source;
-    copy(&p->source.array, &out.array, &space);
-    out.array.release = release_floor;
-    out.array.private_data = block;
-    /* As a consumer in another library sees it: not to be optimised away. */
-    __asm__ volatile("" : : "r"(&out) : "memory");
-    out.array.release(&out.array);
+    struct ArrowDeviceArray out;
+    if (floor_export(p, &out) != 0) return ENOMEM;
+    consumer->take(consumer, &out.array);
   }
   return 0;
+}
+
+/* A stream of so many floors. */
+struct floor_stream {
+  const struct producer* p;
+  int64_t left;
+};
+
+static int floor_next(struct ArrowDeviceArrayStream* stream, struct ArrowDeviceArray* out) {
+  struct floor_stream* s = stream->private_data;
+  if (s->left-- > 0) return floor_export(s->p, out);
+  out->array.release = NULL;
+  return 0;
+}
+
+static void release_schema(struct ArrowSchema* schema) { schema->release = NULL; }
+
+static int floor_schema(struct ArrowDeviceArrayStream* stream, struct ArrowSchema* out) {
+  (void)stream;
+  *out = (struct ArrowSchema){.format = "+s", .name = "", .release = release_schema};
+  return 0;
+}
+
+static void release_stream(struct ArrowDeviceArrayStream* stream) { stream->release = NULL; }
+
+int64_t floor_stream(const struct producer* p, struct bench_consumer* consumer, int64_t n) {
+  struct floor_stream s = {p, n};
+  struct ArrowDeviceArrayStream stream = {
+      .device_type = ARROW_DEVICE_CPU,
+      .get_schema = floor_schema,
+      .get_next = floor_next,
+      .release = release_stream,
+      .private_data = &s,
+  };
+  return consumer->read_device(consumer, &stream);
 }
 
 int64_t allocated(void) {

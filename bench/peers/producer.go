@@ -1,6 +1,7 @@
 package peers
 
 // #include <stdlib.h>
+// #include "consumer.h"
 // #include "producer.h"
 import "C"
 
@@ -31,12 +32,20 @@ func (p *Producer) Give(out *cdevice.CArrowDeviceArray) {
 // Close releases the producer's batch.
 func (p *Producer) Close() { C.producer_free(p.c) }
 
-// Floor exports and releases the batch n times, as a C program can at least cost.
-func (p *Producer) Floor(n int) error {
-	if C.floor_run(p.c, C.int64_t(n)) != 0 {
+// Floor exports the batch to a consumer n times, as a C program can at least cost.
+func (p *Producer) Floor(to *Consumer, n int) error {
+	code := C.floor_run(p.c, &to.c.base, C.int64_t(n))
+	C.consumer_flush(to.c)
+	if code != 0 {
 		return errMemory
 	}
 	return nil
+}
+
+// FloorStream is Floor, through a device stream.
+func (p *Producer) FloorStream(to *Consumer, n int) error {
+	_, err := read(C.floor_stream(p.c, &to.c.base, C.int64_t(n)))
+	return err
 }
 
 // ReleaseAll calls the release callbacks of all structs, in one call into C.

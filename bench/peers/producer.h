@@ -17,9 +17,15 @@ struct producer {
 struct producer* producer_new(struct ArrowDeviceArray* source);
 void producer_free(struct producer* p);
 
-/* The floor: a struct that is filled with one malloc, and released, so many times. This is the least that a C
- * program can do, without a count of references. Returns 0 or ENOMEM. */
-int floor_run(const struct producer* p, int64_t n);
+/* The floor: so many structs, each filled with one malloc. This is the least that a C program can do, without a count
+ * of references. Returns 0 or ENOMEM. */
+int floor_run(const struct producer* p, struct bench_consumer* consumer, int64_t n);
+
+/* The same through a stream. Returns how many structs the consumer read, or -1. */
+int64_t floor_stream(const struct producer* p, struct bench_consumer* consumer, int64_t n);
+
+/* The release of an array that owns no memory: it calls release of the nodes below. */
+void release_child(struct ArrowArray* array);
 
 /* The bytes that malloc has given out. */
 int64_t allocated(void);

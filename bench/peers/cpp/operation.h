@@ -18,6 +18,7 @@ struct Data {
   std::shared_ptr<arrow::Schema> schema;
   std::shared_ptr<arrow::RecordBatch> batch;
   bench_producer* producer;
+  bench_consumer* consumer;
 };
 
 class Operation {

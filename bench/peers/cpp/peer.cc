@@ -9,11 +9,12 @@ namespace {
 thread_local std::string last_error;
 
 arrow::Status Open(const char* name, ArrowSchema* schema, ArrowDeviceArray* batch, bench_producer* producer,
-                   std::unique_ptr<bench::Operation>* out) {
+                   bench_consumer* consumer, std::unique_ptr<bench::Operation>* out) {
   bench::Data data;
   ARROW_ASSIGN_OR_RAISE(data.schema, arrow::ImportSchema(schema));
   ARROW_ASSIGN_OR_RAISE(data.batch, arrow::ImportDeviceRecordBatch(batch, data.schema));
   data.producer = producer;
+  data.consumer = consumer;
   *out = bench::MakeBatchOperation(name, data);
   if (*out == nullptr) *out = bench::MakeStreamOperation(name, data);
   return arrow::Status::OK();
@@ -25,9 +26,10 @@ const char* peer_version() { return arrow::GetBuildInfo().version_string.c_str()
 
 const char* peer_error() { return last_error.c_str(); }
 
-void* peer_open(const char* name, ArrowSchema* schema, ArrowDeviceArray* batch, bench_producer* producer) {
+void* peer_open(const char* name, ArrowSchema* schema, ArrowDeviceArray* batch, bench_producer* producer,
+                bench_consumer* consumer) {
   std::unique_ptr<bench::Operation> operation;
-  auto status = Open(name, schema, batch, producer, &operation);
+  auto status = Open(name, schema, batch, producer, consumer, &operation);
   last_error = status.ok() ? "" : status.ToString();
   return operation.release();
 }

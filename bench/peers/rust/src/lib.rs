@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::sync::Arc;
 
 use arrow_array::ffi::{from_ffi_and_data_type, FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, StructArray};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
@@ -26,12 +27,20 @@ pub struct Producer {
     give: unsafe extern "C" fn(*mut Producer, *mut DeviceArray),
 }
 
+#[repr(C)]
+pub struct Consumer {
+    take: unsafe extern "C" fn(*mut Consumer, *mut FFI_ArrowArray),
+    read: unsafe extern "C" fn(*mut Consumer, *mut FFI_ArrowArrayStream) -> i64,
+    _read_device: unsafe extern "C" fn(*mut Consumer, *mut c_void) -> i64, // arrow-rs has plain streams only
+}
+
 /// What operations begin with.
 pub struct Data {
     schema: SchemaRef,
     data_type: DataType, // the struct of the schema's fields
     batch: RecordBatch,
     producer: *mut Producer,
+    consumer: *mut Consumer,
 }
 
 impl Data {
@@ -42,6 +51,16 @@ impl Data {
             ((*self.producer).give)(self.producer, out.as_mut_ptr());
             out.assume_init().array
         }
+    }
+
+    /// Has the consumer release an array.
+    fn take(&self, mut array: FFI_ArrowArray) {
+        unsafe { ((*self.consumer).take)(self.consumer, &mut array) }
+    }
+
+    /// Has the consumer read a stream: returns the number of batches.
+    fn read(&self, mut stream: FFI_ArrowArrayStream) -> i64 {
+        unsafe { ((*self.consumer).read)(self.consumer, &mut stream) }
     }
 }
 
@@ -76,12 +95,13 @@ fn open(
     schema: FFI_ArrowSchema,
     array: FFI_ArrowArray,
     producer: *mut Producer,
+    consumer: *mut Consumer,
 ) -> Result<Option<Operation>, ArrowError> {
     let schema = Arc::new(Schema::try_from(&schema)?);
     let data_type = DataType::Struct(schema.fields().clone());
     let imported = unsafe { from_ffi_and_data_type(array, data_type.clone())? };
     let batch = RecordBatch::from(StructArray::from(imported));
-    let data = Data { schema, data_type, batch, producer };
+    let data = Data { schema, data_type, batch, producer, consumer };
     Ok(batch::operation(name, &data)
         .or_else(|| stream::operation(name))
         .map(|run| Operation { data, run }))
@@ -95,12 +115,13 @@ pub unsafe extern "C" fn peer_open(
     schema: *mut FFI_ArrowSchema,
     batch: *mut DeviceArray,
     producer: *mut Producer,
+    consumer: *mut Consumer,
 ) -> *mut c_void {
     LAST_ERROR.with(|last| *last.borrow_mut() = CString::default());
     let name = CStr::from_ptr(name).to_str().unwrap_or("");
     let schema = FFI_ArrowSchema::from_raw(schema);
     let array = FFI_ArrowArray::from_raw(&raw mut (*batch).array);
-    match open(name, schema, array, producer) {
+    match open(name, schema, array, producer, consumer) {
         Ok(Some(operation)) => Box::into_raw(Box::new(operation)).cast(),
         Ok(None) => std::ptr::null_mut(),
         Err(err) => {
