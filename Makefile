@@ -55,7 +55,7 @@ test-programs:
 	integration/programs/run.sh
 
 check: tools ## what must pass before a change lands
-	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang msan arm64 windows darwin go-versions python-newest wheels DARWIN=arm64:aarch64
+	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang msan counts arm64 windows darwin go-versions python-newest wheels DARWIN=arm64:aarch64
 	$(MAKE) --no-print-directory test
 
 ##@ Static checks
@@ -105,6 +105,15 @@ clang: ## the packages with C, by clang, their C checked for undefined behaviour
 msan: ## MemorySanitizer: what Go or C reads of C memory was written
 	ci/apt clang libclang-rt-dev
 	CC=clang $(TEST) -short -msan -skip 'GiveTheirMemoryBack$$|TestCachesAreBounded$$' ./internal/abi ./internal/bridge ./internal/schema ./internal/cstruct
+
+##@ Counts
+counts: ## what hot paths cost, against an earlier revision: instructions, allocations, calls; apt-get installs valgrind
+	ci/apt valgrind
+	$(GO) run ./ci/counts
+
+counts-accept: ## the lines of paths that have become more expensive, into docs/counts.txt
+	ci/apt valgrind
+	$(GO) run ./ci/counts -accept
 
 ##@ Other processors, systems and versions
 # The C of exports and of the simulator, and programs that tests start. None needs arrow-go, whose compilation takes minutes.
