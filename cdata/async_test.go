@@ -68,6 +68,7 @@ func TestAsyncStreams(t *testing.T) {
 			assert.Same(t, stream.Schema, m.Record.Schema())
 			assert.Equal(t, []string{fmt.Sprint(w.NumRows())}, m.AdditionalMetadata.Values())
 			m.Record.Release()
+			assert.NotPanics(t, m.Record.Release, "one too many does nothing")
 		}
 		_, more := <-stream.Stream
 		assert.False(t, more)

@@ -145,4 +145,32 @@ func TestExportsCountNulls(t *testing.T) {
 	r := imported(t, exported(rdr))
 	require.True(t, r.Next())
 	assert.Equal(t, 1, r.RecordBatch().Column(0).Data().NullN())
+
+	s := newAsync(background, 1, rec.Schema())
+	go s.send(rec)
+	for m := range (<-s.consumer).Stream {
+		assert.Equal(t, 1, m.Record.Column(0).Data().NullN())
+		m.Record.Release()
+	}
+	require.NoError(t, <-s.ended)
+}
+
+// An export counts the nulls of children, too.
+func TestExportsCountNullsOfChildren(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	values, _, err := array.FromJSON(memory.DefaultAllocator, arrow.PrimitiveTypes.Int32, strings.NewReader(`[1, null, null]`))
+	require.NoError(t, err)
+	defer values.Release()
+	part := array.NewSlice(values, 1, 3)
+	defer part.Release()
+	require.Equal(t, -1, part.Data().NullN())
+	arr, err := array.NewStructArray([]arrow.Array{part}, []string{"x"})
+	require.NoError(t, err)
+	defer arr.Release()
+
+	a := new(cdata.CArrowArray)
+	cdata.ExportArrowArray(arr, a, nil)
+	defer cdata.ReleaseCArrowArray(a)
+	child := abi.At[abi.ArrowArray](*abi.At[uintptr](arrayMirror(a).Children))
+	assert.EqualValues(t, 2, child.NullCount)
 }
