@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
-	"github.com/arrowdevice/arrowdevice/internal/forcdata"
+	"github.com/arrowdevice/arrowdevice/internal/hostview"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -60,7 +60,7 @@ func ImportCArray(arr *CArrowArray, schema *CArrowSchema) (arrow.Field, arrow.Ar
 //
 // The C struct must be a struct array without nulls. An offset of it becomes one of each column.
 func ImportCRecordBatchWithSchema(arr *CArrowArray, sc *arrow.Schema) (arrow.RecordBatch, error) {
-	return forcdata.ImportRecordBatch((*abi.ArrowArray)(unsafe.Pointer(arr)), sc, batchTooMany)
+	return hostview.Import((*abi.ArrowArray)(unsafe.Pointer(arr)), sc, batchTooMany)
 }
 
 // ImportCRecordBatch makes a record batch of two C structs; see [ImportCRecordBatchWithSchema]. It releases
@@ -86,13 +86,8 @@ func viewBorrowed(batch *cdevice.RecordBatch, schema *arrow.Schema) (arrow.Recor
 	if err != nil {
 		return nil, err
 	}
-	if rec, ok := rec.(lenient); ok {
+	if rec, ok := rec.(*hostview.Batch); ok { // and not the record batch that was wrapped
 		rec.Lenient(schema, batchTooMany)
 	}
 	return rec, nil
-}
-
-// lenient is a record batch of cdevice's, which this package makes behave as arrow-go's.
-type lenient interface {
-	Lenient(schema *arrow.Schema, tooMany func())
 }

@@ -59,22 +59,13 @@ func (b *RecordBatch) ColumnView(ctx context.Context, i int) (v ArrayView, err e
 		return v, err
 	}
 	v.mem, v.life, v.name, v.index = b.mem, b.life, tree.ColumnName, i
-	if from := b.flat(); from != nil {
+	if from := cstruct.FlatOf(b.columns); from != nil {
 		from.FlatNode(&v.node, i)
 	} else {
 		v.node = b.nodes()[i]
 	}
 	v.setValidity()
 	return v, nil
-}
-
-// flat returns what makes single nodes of the columns, or nil if it cannot, or all of them are made.
-func (b *RecordBatch) flat() *cstruct.Columns {
-	from, ok := b.columns.Source().(*cstruct.Columns)
-	if !ok || b.columns.AreMade() {
-		return nil
-	}
-	return from.Flat()
 }
 
 // View returns a view of the array; see [RecordBatch.ColumnView].

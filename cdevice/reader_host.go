@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostview"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
@@ -56,7 +57,7 @@ type hostReader struct {
 }
 
 // Lenient is for package cdata: record batches of the reader call tooMany for a Release too many; see
-// hostBatch.Lenient.
+// hostview.Batch.Lenient.
 func (h *hostReader) Lenient(tooMany func()) { h.tooMany = tooMany }
 
 func (h *hostReader) Retain() { h.refs.Retain() }
@@ -124,17 +125,17 @@ func (h *hostReader) take() error {
 	if err == nil {
 		h.current, err = h.read(b)
 	}
-	if view, ok := h.current.(*hostBatch); ok {
+	if view, ok := h.current.(*hostview.Batch); ok {
 		h.own(view)
 	}
 	return err
 }
 
-func (h *hostReader) own(view *hostBatch) {
+func (h *hostReader) own(view *hostview.Batch) {
 	if h.tooMany != nil {
 		view.Lenient(h.schema, h.tooMany)
 	} else {
-		view.refs.Own()
+		view.Own()
 	}
 }
 
@@ -151,8 +152,8 @@ func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 func (h *hostReader) dropCurrent() {
 	if current := h.current; current != nil {
 		h.current = nil
-		if view, ok := current.(*hostBatch); ok && h.tooMany == nil {
-			view.refs.Disown()
+		if view, ok := current.(*hostview.Batch); ok && h.tooMany == nil {
+			view.Disown()
 		}
 		current.Release()
 	}

@@ -30,9 +30,10 @@ func (c *Columns) MakeNodes() []tree.Node {
 	return c.Made(columns)
 }
 
-// Flat returns c if all columns are flat, so that each has a node that FlatNode makes, or nil.
-func (c *Columns) Flat() *Columns {
-	if c.Plan.AllFlat {
+// FlatOf returns the source of columns that are flat and of which no nodes are made, so that each has a node that FlatNode
+// makes, or nil.
+func FlatOf(columns *tree.Columns) *Columns {
+	if c, ok := columns.Source().(*Columns); ok && c.Plan.AllFlat && !columns.AreMade() {
 		return c
 	}
 	return nil

@@ -2,17 +2,6 @@
 // arrow-go's package does, and the specification does not ask for. Package cdevice sets the variables.
 package forcdata
 
-import (
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/arrowdevice/arrowdevice/internal/abi"
-)
-
-// ImportRecordBatch makes a record batch of arrow-go of a C struct of memory of the CPU: what an import, a host view and
-// the release of the import do, in one object. It calls tooMany for a Release too many. It takes ownership of *arr, even
-// if it returns an error.
-var ImportRecordBatch func(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error)
-
 // LikeArrowGo is an option of imports of streams, a cdevice.ImportOption. Extension types are not rebuilt, and the metadata
 // has their names; an unknown null count of a record batch is counted; a dropped asynchronous task is extracted into a struct,
 // since arrow-go's producer writes through NULL.

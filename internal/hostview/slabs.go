@@ -1,4 +1,4 @@
-package cdevice
+package hostview
 
 import (
 	"unsafe"
@@ -10,8 +10,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// slabs has arrow-go's objects for columns of host views, several in one allocation. A column that a program keeps keeps
-// those beside it, which may be of other batches.
+// slabs has arrow-go's objects for columns of host views, several in one allocation. A column that a program keeps
+// keeps those beside it, which may be of other batches.
 type slabs struct {
 	int64s   slab[column[array.Int64]]
 	int32s   slab[column[array.Int32]]

@@ -1,21 +1,21 @@
-package cdevice
+package hostview
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/trees"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // Columns that are asked for in order are made several at once, each time twice as many; others one at a time.
 func TestColumnsInOrderAreMadeInRuns(t *testing.T) {
 	const columns = 100
-	view := hostBatchOfColumns(t, columns)
+	view := batchOf(t, columns)
 	var ends []int
 	for i := range columns {
 		assert.NotNil(t, view.Column(i))
@@ -27,14 +27,14 @@ func TestColumnsInOrderAreMadeInRuns(t *testing.T) {
 	assert.Equal(t, []int{1, 3, 7, 15, 31, 63, columns}, ends)
 	assert.Equal(t, columns, countMade(view))
 
-	backwards := hostBatchOfColumns(t, columns)
+	backwards := batchOf(t, columns)
 	for k := range columns {
 		backwards.Column(columns - 1 - k)
 		backwards.Column(columns - 1 - k)
 		assert.Equal(t, k+1, countMade(backwards))
 	}
 
-	apart := hostBatchOfColumns(t, columns)
+	apart := batchOf(t, columns)
 	for k := range 5 {
 		apart.Column(20 * k)
 		assert.Equal(t, k+1, countMade(apart))
@@ -45,7 +45,7 @@ func TestColumnsInOrderAreMadeInRuns(t *testing.T) {
 	assert.Same(t, first, apart.Column(0))
 	assert.Equal(t, columns, countMade(apart))
 
-	mixed := hostBatchOfColumns(t, columns)
+	mixed := batchOf(t, columns)
 	second := mixed.Column(2)
 	mixed.Column(0)
 	mixed.Column(1)
@@ -56,7 +56,7 @@ func TestColumnsInOrderAreMadeInRuns(t *testing.T) {
 	assert.NotContains(t, all, nil)
 }
 
-func countMade(b *hostBatch) (n int) {
+func countMade(b *Batch) (n int) {
 	for i := range b.made {
 		if b.isMade(i) {
 			n++
@@ -65,22 +65,16 @@ func countMade(b *hostBatch) (n int) {
 	return n
 }
 
-func hostBatchOfColumns(t *testing.T, columns int) *hostBatch {
+// batchOf returns a batch with the same column so many times.
+func batchOf(t *testing.T, columns int) *Batch {
 	t.Helper()
-	builder := array.NewInt64Builder(memory.NewGoAllocator())
-	builder.AppendValues([]int64{1, 2, 3}, []bool{true, false, true})
-	column := builder.NewArray()
-	fields, all := make([]arrow.Field, columns), make([]arrow.Array, columns)
-	for i := range all {
-		fields[i], all[i] = arrow.Field{Name: "c", Type: column.DataType(), Nullable: true}, column
-	}
-	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), all, 3)
-	batch, err := WrapRecordBatch(rec, device.CPUDevice())
+	of := trees.Of(t, trees.FromJSON(t, arrow.PrimitiveTypes.Int64, `[1, null, 3]`))
+	var all tree.Columns
+	all.SetMade(slices.Repeat(of.Nodes, columns))
+	field := arrow.Field{Name: "c", Type: of.Nodes[0].Type, Nullable: true}
+	schema := arrow.NewSchema(slices.Repeat([]arrow.Field{field}, columns), nil)
+	rec, err := New(schema, of.Nodes[0].Length, nil, &all, of.Mem.Retain())
 	require.NoError(t, err)
-	rec.Release()
-	view, err := newHostBatch(batch)
-	require.NoError(t, err)
-	batch.Release()
-	t.Cleanup(view.Release)
-	return view.(*hostBatch)
+	t.Cleanup(rec.Release)
+	return rec.(*Batch)
 }

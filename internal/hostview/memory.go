@@ -1,4 +1,4 @@
-package cdevice
+package hostview
 
 import (
 	"errors"
@@ -13,7 +13,8 @@ import (
 // with the view they hold one reference to the owner.
 type hostMemory struct {
 	owner *tree.Owner
-	// users are the buffers that are alive, and unused, which the view holds: it makes buffers without an atomic operation.
+	// users are the buffers that are alive, and unused, which the view holds: it makes buffers without an atomic
+	// operation.
 	users  int64 // atomic after start
 	unused int64 // buffers that are not made, one at least; changed by the goroutine that makes them
 	origin *live.Object

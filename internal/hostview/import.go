@@ -1,4 +1,4 @@
-package cdevice
+package hostview
 
 import (
 	"sync/atomic"
@@ -12,13 +12,17 @@ import (
 
 // importedView is a host view of an import of which there is no other object, in one allocation.
 type importedView struct {
-	hostBatch
+	Batch
 	owner  tree.Owner
 	source cstruct.Columns
 	few    fewColumns
 }
 
-func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error) {
+// Import makes a record batch of a C struct of memory of the CPU, as an import, a host view of it and the release of
+// the import do, in one object. The batch has the schema s itself; tooMany is as for [Batch.Lenient].
+//
+// It takes ownership of *arr, even if it returns an error.
+func Import(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.RecordBatch, error) {
 	var in cstruct.Input
 	in.SetPlain(arr)
 	in.CountsNulls = true
@@ -27,7 +31,7 @@ func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.Rec
 	}
 	plan, nodes, err := cstruct.CheckColumns(&in, s)
 	if err != nil {
-		noOptions.discard(&in)
+		tree.Adopt(in.Array).Release()
 		return nil, err
 	}
 	v := new(importedView)
@@ -50,5 +54,5 @@ func importView(arr *abi.ArrowArray, s *arrow.Schema, tooMany func()) (arrow.Rec
 	if err := v.start(&v.owner); err != nil {
 		return nil, err
 	}
-	return &v.hostBatch, nil
+	return &v.Batch, nil
 }

@@ -1,4 +1,5 @@
-package cdevice
+// Package hostview makes record batches and arrays of arrow-go over memory that the CPU can access, without copying.
+package hostview
 
 import (
 	"fmt"
@@ -16,10 +17,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// hostBatch is a record batch of arrow-go over the memory of a batch. It makes the array of a column
+// Batch is a record batch of arrow-go over the memory of a batch. It makes the array of a column
 // when the column is first asked for, and holds it until its own release. Functions that need all
 // columns behave as those of arrow-go's own record batches do.
-type hostBatch struct {
+type Batch struct {
 	refs     refcount.Count
 	tooMany  func() // or nil; see Lenient
 	schema   *arrow.Schema
@@ -49,48 +50,46 @@ type (
 	}
 )
 
-// hostBatchOf returns a view with space for so many columns.
-func hostBatchOf(columns int) *hostBatch {
+// newBatch returns a view with space for so many columns.
+func newBatch(columns int) *Batch {
 	switch {
 	case columns <= len(fewColumns{}.made):
 		b := new(struct {
-			hostBatch
+			Batch
 			space fewColumns
 		})
 		b.made, b.columns = b.space.made[:columns], b.space.columns[:columns]
-		return &b.hostBatch
+		return &b.Batch
 	case columns <= len(moreColumns{}.made):
 		b := new(struct {
-			hostBatch
+			Batch
 			space moreColumns
 		})
 		b.made, b.columns = b.space.made[:columns], b.space.columns[:columns]
-		return &b.hostBatch
+		return &b.Batch
 	}
-	return &hostBatch{made: make([]atomic.Bool, columns), columns: make([]arrow.Array, columns)}
+	return &Batch{made: make([]atomic.Bool, columns), columns: make([]arrow.Array, columns)}
 }
 
-var _ arrow.RecordBatchWithMetadata = (*hostBatch)(nil)
+var _ arrow.RecordBatchWithMetadata = (*Batch)(nil)
 
-// newHostBatch makes a record batch of a batch in memory that the CPU can access. All that its nodes can
-// be refused for is checked here, so that no function that makes a column later has to return an error.
-func newHostBatch(of *RecordBatch) (arrow.RecordBatch, error) {
-	b := hostBatchOf(of.columns.Len())
-	b.schema, b.rows, b.metadata = of.schema, of.rows, of.metadata
-	if from, ok := of.columns.Source().(*cstruct.Columns); ok && !of.columns.AreMade() {
-		b.flat = from.Flat()
+// New makes a record batch of columns in memory that the CPU can access. All that their nodes can be refused for is
+// checked here, so that no function that makes a column later has to return an error. It takes the reference to the
+// owner, even if it returns an error.
+func New(schema *arrow.Schema, rows int64, metadata *arrow.Metadata, columns *tree.Columns, owner *tree.Owner) (arrow.RecordBatch, error) {
+	b := newBatch(columns.Len())
+	b.schema, b.rows, b.metadata = schema, rows, metadata
+	if b.flat = cstruct.FlatOf(columns); b.flat == nil {
+		b.nodes = columns.Nodes()
 	}
-	if b.flat == nil {
-		b.nodes = of.nodes()
-	}
-	if err := b.start(of.mem.Retain()); err != nil {
+	if err := b.start(owner); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
 // start checks the columns. It takes the reference to the owner.
-func (b *hostBatch) start(mem *tree.Owner) error {
+func (b *Batch) start(mem *tree.Owner) error {
 	b.refs.Init("record batch of HostView")
 	b.memory.start(mem)
 	err := b.checkAll()
@@ -101,13 +100,13 @@ func (b *hostBatch) start(mem *tree.Owner) error {
 }
 
 // viewer returns a viewer of the columns. shared is as its own.
-func (b *hostBatch) viewer(shared bool) *viewer {
+func (b *Batch) viewer(shared bool) *viewer {
 	v := viewers.Get().(*viewer)
 	v.mem, v.replaceNulls, v.shared = &b.memory, b.flat != nil, shared
 	return v
 }
 
-func (b *hostBatch) checkAll() error {
+func (b *Batch) checkAll() error {
 	if b.flat != nil && b.flat.Plan.FitAlways {
 		return nil
 	}
@@ -128,7 +127,7 @@ func (b *hostBatch) checkAll() error {
 }
 
 // node returns the node of column i. It is valid until the viewer's next one.
-func (b *hostBatch) node(v *viewer, i int) *tree.Node {
+func (b *Batch) node(v *viewer, i int) *tree.Node {
 	if b.flat == nil {
 		return &b.nodes[i]
 	}
@@ -138,7 +137,7 @@ func (b *hostBatch) node(v *viewer, i int) *tree.Node {
 
 // check checks column i, or makes it, if arrow-go could refuse the array for another reason than the
 // sizes of its buffers.
-func (b *hostBatch) check(v *viewer, i int) error {
+func (b *Batch) check(v *viewer, i int) error {
 	n := b.node(v, i)
 	if isPlain(n) {
 		return v.check(n)
@@ -172,17 +171,17 @@ func isPlain(n *tree.Node) bool {
 }
 
 // isMade reports whether columns[i] is set: other goroutines read it only then.
-func (b *hostBatch) isMade(i int) bool { return int64(i) < b.upTo.Load() || b.made[i].Load() }
+func (b *Batch) isMade(i int) bool { return int64(i) < b.upTo.Load() || b.made[i].Load() }
 
 // set sets column i, whose reference it takes.
-func (b *hostBatch) set(i int, column arrow.Array) {
+func (b *Batch) set(i int, column arrow.Array) {
 	b.columns[i] = column
 	b.made[i].Store(true) // last: other goroutines read columns[i] only after it
 }
 
-// makeFrom makes column i and, if Column made the columns before it, twice as many as the last time: who reads one column
-// after the other gets all of them for few locks, and who reads few has at most as many more.
-func (b *hostBatch) makeFrom(i int) {
+// makeFrom makes column i and, if Column made the columns before it, twice as many as the last time: who reads one
+// column after the other gets all of them for few locks, and who reads few has at most as many more.
+func (b *Batch) makeFrom(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i != b.next {
@@ -193,9 +192,9 @@ func (b *hostBatch) makeFrom(i int) {
 	b.makeColumns(i, b.next)
 }
 
-// makeColumns makes columns i to j-1. The caller holds the lock. It panics if the memory has changed since the checks, which
-// is a fault of the code that filled it.
-func (b *hostBatch) makeColumns(i, j int) {
+// makeColumns makes columns i to j-1. The caller holds the lock. It panics if the memory has changed since the checks,
+// which is a fault of the code that filled it.
+func (b *Batch) makeColumns(i, j int) {
 	v := b.viewer(true)
 	defer v.end()
 	inOrder := int64(i) == b.upTo.Load()
@@ -218,7 +217,7 @@ func (b *hostBatch) makeColumns(i, j int) {
 }
 
 // column makes column i.
-func (b *hostBatch) column(v *viewer, i int) (arrow.Array, error) {
+func (b *Batch) column(v *viewer, i int) (arrow.Array, error) {
 	n := b.node(v, i)
 	if b.flat != nil {
 		if a := &b.flat.Plan.Arrays[i]; a.FitsAlways() {
@@ -228,7 +227,7 @@ func (b *hostBatch) column(v *viewer, i int) (arrow.Array, error) {
 	return v.array(n)
 }
 
-func (b *hostBatch) Column(i int) arrow.Array {
+func (b *Batch) Column(i int) arrow.Array {
 	b.mustBeAlive("Column")
 	if !b.isMade(i) {
 		b.makeFrom(i)
@@ -236,7 +235,7 @@ func (b *hostBatch) Column(i int) arrow.Array {
 	return b.columns[i]
 }
 
-func (b *hostBatch) Columns() []arrow.Array {
+func (b *Batch) Columns() []arrow.Array {
 	if b.tooMany == nil { // else it has none, as arrow-go's batches
 		b.mustBeAlive("Columns")
 	}
@@ -250,39 +249,45 @@ func (b *hostBatch) Columns() []arrow.Array {
 }
 
 // mustBeAlive panics after the last Release, on behalf of the method.
-func (b *hostBatch) mustBeAlive(method string) {
+func (b *Batch) mustBeAlive(method string) {
 	if b.made == nil {
 		b.ended(method) // apart, so that this function is inlined
 	}
 }
 
-func (b *hostBatch) ended(method string) {
+func (b *Batch) ended(method string) {
 	panic(b.refs.Misuse(method + " after the last Release"))
 }
 
 // makeAll makes the columns from i on.
-func (b *hostBatch) makeAll(i int) {
+func (b *Batch) makeAll(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.makeColumns(i, len(b.made))
 }
 
-func (b *hostBatch) Retain() { b.refs.Retain() }
+func (b *Batch) Retain() { b.refs.Retain() }
+
+// Own makes the reference of the caller that of a reader, which lends the batch to a program; see [refcount.Count.Own].
+func (b *Batch) Own() { b.refs.Own() }
+
+// Disown undoes Own.
+func (b *Batch) Disown() { b.refs.Disown() }
 
 // Lenient is for package cdata: the batch has the schema itself, not a copy of it, and a Release too many
 // calls tooMany in place of a panic, as arrow-go's batches do nothing then.
-func (b *hostBatch) Lenient(schema *arrow.Schema, tooMany func()) {
+func (b *Batch) Lenient(schema *arrow.Schema, tooMany func()) {
 	b.schema, b.tooMany = schema, tooMany
 }
 
-func (b *hostBatch) Release() {
+func (b *Batch) Release() {
 	if b.dropsLast() {
 		b.close()
 	}
 }
 
 // dropsLast drops a reference, and reports whether it was the last one.
-func (b *hostBatch) dropsLast() bool {
+func (b *Batch) dropsLast() bool {
 	if b.tooMany == nil {
 		return b.refs.Release()
 	}
@@ -293,7 +298,7 @@ func (b *hostBatch) dropsLast() bool {
 	return last
 }
 
-func (b *hostBatch) close() {
+func (b *Batch) close() {
 	for i := range b.made {
 		if b.isMade(i) {
 			b.columns[i].Release()
@@ -303,46 +308,46 @@ func (b *hostBatch) close() {
 	b.memory.end()
 }
 
-func (b *hostBatch) Schema() *arrow.Schema { return b.schema }
+func (b *Batch) Schema() *arrow.Schema { return b.schema }
 
-func (b *hostBatch) Metadata() arrow.Metadata {
+func (b *Batch) Metadata() arrow.Metadata {
 	if b.metadata == nil {
 		return arrow.Metadata{}
 	}
 	return *b.metadata
 }
 
-func (b *hostBatch) NumRows() int64 { return b.rows }
+func (b *Batch) NumRows() int64 { return b.rows }
 
-func (b *hostBatch) NumCols() int64 { return int64(len(b.columns)) }
+func (b *Batch) NumCols() int64 { return int64(len(b.columns)) }
 
-func (b *hostBatch) ColumnName(i int) string { return b.schema.Field(i).Name }
+func (b *Batch) ColumnName(i int) string { return b.schema.Field(i).Name }
 
 // whole returns a record batch of arrow-go with the same columns, for the method. The caller releases it.
-func (b *hostBatch) whole(method string) arrow.RecordBatch {
+func (b *Batch) whole(method string) arrow.RecordBatch {
 	b.mustBeAlive(method)
 	return array.NewRecordBatchWithMetadata(b.schema, b.Columns(), b.rows, b.Metadata())
 }
 
-func (b *hostBatch) SetColumn(i int, column arrow.Array) (arrow.RecordBatch, error) {
+func (b *Batch) SetColumn(i int, column arrow.Array) (arrow.RecordBatch, error) {
 	all := b.whole("SetColumn")
 	defer all.Release()
 	return all.SetColumn(i, column)
 }
 
-func (b *hostBatch) NewSlice(i, j int64) arrow.RecordBatch {
+func (b *Batch) NewSlice(i, j int64) arrow.RecordBatch {
 	all := b.whole("NewSlice")
 	defer all.Release()
 	return all.NewSlice(i, j)
 }
 
-func (b *hostBatch) String() string {
+func (b *Batch) String() string {
 	all := b.whole("String")
 	defer all.Release()
 	return fmt.Sprint(all)
 }
 
-func (b *hostBatch) MarshalJSON() ([]byte, error) {
+func (b *Batch) MarshalJSON() ([]byte, error) {
 	all := b.whole("MarshalJSON")
 	defer all.Release()
 	return all.MarshalJSON()
