@@ -13,7 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/arrio"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/internal/forcdata"
+	"github.com/arrowdevice/arrowdevice/internal/importopt"
 )
 
 // ImportCRecordReader makes a reader of a C stream, which it moves, or releases if it returns an error. It
@@ -41,7 +41,8 @@ func ImportCRecordReader(stream *CArrowArrayStream, schema *arrow.Schema) (arrio
 	return r, nil
 }
 
-var likeArrowGo = forcdata.LikeArrowGo.(cdevice.ImportOption)
+// likeArrowGo is the option of all imports of streams.
+var likeArrowGo cdevice.ImportOption = func(o *importopt.Options) { o.LikeArrowGo = true }
 
 // ImportCArrayStream is [ImportCRecordReader], and panics if that returns an error.
 //

@@ -23,23 +23,20 @@ func checkCopy(ctx context.Context, dev any) error {
 	return nil
 }
 
-// apply applies options to o. errs, which is a part of o, keeps the error of one that is nil.
-func apply[O any, F ~func(*O)](op string, o *O, errs *nilOption, opts []F) {
+// apply applies options to o. first, which is a part of o, keeps the first error of an option that is nil, or was given nil.
+func apply[O any, F ~func(*O)](op string, o *O, first *error, opts []F) {
 	for i, opt := range opts {
 		if opt == nil {
-			errs.need(op, fmt.Sprintf("opts[%d]", i), nil, "an option")
+			need(first, op, fmt.Sprintf("opts[%d]", i), nil, "an option")
 			continue
 		}
 		opt(o)
 	}
 }
 
-// nilOption keeps the first error of an option that is nil, or was given nil.
-type nilOption struct{ err error }
-
-// need records an error if v, the argument of option name, is nil.
-func (n *nilOption) need(op, name string, v any, want string) {
-	if n.err == nil && argument.IsNil(v) {
-		n.err = fielderr.Absent(op, name, want)
+// need sets *first, unless it is set, to an error if v, the argument of option name, is nil.
+func need(first *error, op, name string, v any, want string) {
+	if *first == nil && argument.IsNil(v) {
+		*first = fielderr.Absent(op, name, want)
 	}
 }

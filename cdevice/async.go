@@ -96,9 +96,9 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 		return nil, fielderr.Invalid(fielderr.OpImport, "queueSize", queueSize, fmt.Sprintf("0 to %d", items.MaxAhead))
 	}
 	var o importOptions
-	apply(fielderr.OpImport, &o, &o.nilOption, opts)
-	if o.err != nil {
-		return nil, o.err
+	apply(fielderr.OpImport, &o, &o.Err, opts)
+	if o.Err != nil {
+		return nil, o.Err
 	}
 	return &AsyncStream{c: newConsumer(ctx, handler, queueSize, &o), over: make(chan struct{})}, nil
 }

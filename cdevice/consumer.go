@@ -138,7 +138,7 @@ func (c *consumer) tell() {
 
 // OnSchema takes the schema, even if it returns an error, and requests the first batches.
 func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int {
-	s, err := c.opts.schema(out)
+	s, err := c.opts.Schema(out)
 	if err != nil {
 		err = fielderr.Within("ArrowAsyncDeviceStreamHandler.on_schema", err)
 	} else {
@@ -319,9 +319,9 @@ func (c *consumer) drop() {
 	}
 }
 
-// dropTask extracts a task with NULL, or, for forcdata.LikeArrowGo, into a struct that it releases.
+// dropTask extracts a task with NULL, or, for importopt.Options.LikeArrowGo, into a struct that it releases.
 func (c *consumer) dropTask(task *abi.ArrowAsyncTask) {
-	if !c.opts.likeArrowGo {
+	if !c.opts.LikeArrowGo {
 		bridge.CallExtractData(task, nil)
 		return
 	}

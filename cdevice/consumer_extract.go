@@ -86,7 +86,7 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 	var in cstruct.Input
 	in.SetDevice(deviceMirror(out))
 	if t := c.begun.deviceType; out.DeviceType != int32(t) {
-		c.opts.discard(&in)
+		c.opts.Discard(&in)
 		return nil, fielderr.Invalid(fielderr.OpImport, field+"."+in.Names.Name+".device_type", out.DeviceType, fmt.Sprintf("%d, the device type of the producer", int32(t)))
 	}
 	batch, err := importBatch(&in, c.begun.schema, false, &c.opts)

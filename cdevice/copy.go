@@ -17,7 +17,7 @@ import (
 type CopyOption func(*copyOptions)
 
 type copyOptions struct {
-	nilOption
+	err    error
 	stream device.Stream
 }
 
@@ -33,14 +33,14 @@ type copyOptions struct {
 func WithStream(s device.Stream) CopyOption {
 	return func(o *copyOptions) {
 		o.stream = s
-		o.need(fielderr.OpCopy, "WithStream", s, "a stream")
+		need(&o.err, fielderr.OpCopy, "WithStream", s, "a stream")
 	}
 }
 
 // streamOf returns the stream that the options name, or nil; an error if an option was given nil.
 func streamOf(opts []CopyOption) (device.Stream, error) {
 	var o copyOptions
-	apply(fielderr.OpCopy, &o, &o.nilOption, opts)
+	apply(fielderr.OpCopy, &o, &o.err, opts)
 	return o.stream, o.err
 }
 

@@ -14,7 +14,7 @@ import (
 type CuDFOption func(*cuDFOptions)
 
 type cuDFOptions struct {
-	nilOption
+	err          error
 	timeZoneLoss bool
 }
 
@@ -96,7 +96,7 @@ func (a *Array) ForCuDF(ctx context.Context, opts ...CuDFOption) (*Array, error)
 
 func zonesLost(opts []CuDFOption) (bool, error) {
 	var o cuDFOptions
-	apply(fielderr.OpCuDF, &o, &o.nilOption, opts)
+	apply(fielderr.OpCuDF, &o, &o.err, opts)
 	return o.timeZoneLoss, o.err
 }
 

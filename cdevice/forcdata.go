@@ -11,7 +11,6 @@ import (
 )
 
 func init() {
-	forcdata.LikeArrowGo = ImportOption(func(o *importOptions) { o.likeArrowGo = true })
 	forcdata.CountNulls = countNulls
 	forcdata.WrapRecordReader = func(rdr array.RecordReader) (*RecordReader, error) {
 		return wrapRecordReader(rdr, device.CPUDevice(), true)

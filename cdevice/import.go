@@ -109,7 +109,7 @@ func importBatchAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []Imp
 	s, err := schema.ImportSchema(schemaMirror(sch))
 	o := importOptionsFor(in, opts)
 	if err != nil {
-		o.discard(in)
+		o.Discard(in)
 		return nil, err
 	}
 	return importBatch(in, s, false, o)
@@ -122,11 +122,11 @@ func importBatch(in *cstruct.Input, s *arrow.Schema, variable bool, o *importOpt
 	}
 	plan, nodes, err := cstruct.CheckColumns(in, s)
 	if err != nil {
-		o.discard(in)
+		o.Discard(in)
 		return nil, err
 	}
 	b, m := new(RecordBatch), adopt(in.Array)
-	if err := o.takeOver(&m.owner, in, &b.location); err != nil {
+	if err := o.TakeOver(&m.owner, in, &b.location); err != nil {
 		return nil, err
 	}
 	root := m.owner.Imported()
@@ -177,7 +177,7 @@ func importArrayAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []Imp
 	field, err := schema.Import(schemaMirror(sch))
 	o := importOptionsFor(in, opts)
 	if err != nil {
-		o.discard(in)
+		o.Discard(in)
 		return nil, err
 	}
 	return importArray(in, field, o)
@@ -188,17 +188,17 @@ func importArray(in *cstruct.Input, field arrow.Field, o *importOptions) (*Array
 		return nil, err
 	}
 	if argument.IsNil(field.Type) {
-		o.discard(in)
+		o.Discard(in)
 		return nil, fielderr.Absent(fielderr.OpImport, "type", "a data type")
 	}
 	root, err := cstruct.ImportArray(in, field.Type)
 	if err != nil {
-		o.discard(in)
+		o.Discard(in)
 		return nil, err
 	}
 	mem := &adopt(in.Array).owner
 	var at tree.Location
-	if err := o.takeOver(mem, in, &at); err != nil {
+	if err := o.TakeOver(mem, in, &at); err != nil {
 		return nil, err
 	}
 	if replacesNulls(&at) {
@@ -210,40 +210,3 @@ func importArray(in *cstruct.Input, field arrow.Field, o *importOptions) (*Array
 // replacesNulls reports whether consumers of the memory may be programs of the CPU, some of which
 // reject NULL buffers; see [tree.Owner.ReplaceNulls].
 func replacesNulls(at *tree.Location) bool { return at.ID.Type.CPUAccessible() || at.Assumed }
-
-// takeOver applies the options to the owner of a struct, and sets *at, which is zero, to the location of
-// its memory. Unless it succeeds, it releases the memory, even if code of a backend panics.
-func (o *importOptions) takeOver(mem *tree.Owner, in *cstruct.Input, at *tree.Location) error {
-	in.Locate(at)
-	if o.changeNothing() {
-		return nil
-	}
-	mem.ReleaseWith = o.releaseWith
-	done := false
-	defer func() {
-		if !done {
-			mem.Release()
-		}
-	}()
-	if err := o.applyTo(mem, at, in.Names); err != nil {
-		return err
-	}
-	done = true
-	return nil
-}
-
-// applyTo applies the options to the memory of an import, and to its location.
-func (o *importOptions) applyTo(mem *tree.Owner, at *tree.Location, names *cstruct.StructNames) (err error) {
-	if o.err != nil {
-		return o.err
-	}
-	if o.dev != nil {
-		if at.Dev, err = o.deviceFor(at.ID, names); err != nil {
-			return err
-		}
-	}
-	if err := o.awaitBeforeRelease(mem, at); err != nil {
-		return err
-	}
-	return o.assumeCPUAccessible(at)
-}

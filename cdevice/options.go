@@ -1,71 +1,22 @@
 package cdevice
 
 import (
-	"fmt"
 	"sync/atomic"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/schema"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
+	"github.com/arrowdevice/arrowdevice/internal/importopt"
 )
 
 // ImportOption is an option of an import. A nil option, or one that is given a nil argument, is an error
 // of the function that it is passed to.
 type ImportOption func(*importOptions)
 
-type importOptions struct {
-	nilOption
-	dev         device.Device
-	releaseWith func(release func())
-
-	cpuAccessible bool // WithCPUAccessible
-	afterEvent    bool // WithReleaseAfterEvent
-	likeArrowGo   bool // forcdata.LikeArrowGo
-}
-
-// schema imports the schema of a stream.
-func (o *importOptions) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
-	if o.likeArrowGo {
-		return schema.ImportSchemaAsStorage(s)
-	}
-	return schema.ImportSchema(s)
-}
-
-// changeNothing reports whether an import is the same without the options.
-func (o *importOptions) changeNothing() bool {
-	return o.err == nil && o.dev == nil && o.releaseWith == nil && !o.cpuAccessible && !o.afterEvent
-}
-
-// release calls a release callback, through the function of WithReleaser if there is one.
-func (o *importOptions) release(callback func()) {
-	if o.releaseWith == nil {
-		callback()
-	} else {
-		o.releaseWith(callback)
-	}
-}
-
-// discard releases an array that is not imported. The struct is moved first: WithReleaser may
-// call the release callback after the caller has reused the memory of the struct.
-func (o *importOptions) discard(in *cstruct.Input) {
-	if in.Array == nil || in.Array.Release == 0 {
-		return
-	}
-	mem := tree.Adopt(in.Array)
-	mem.ReleaseWith = o.releaseWith
-	var at tree.Location
-	in.Locate(&at)
-	o.name(&at)
-	_ = o.awaitBeforeRelease(mem, &at) // without a backend for the event, release at once
-	mem.Release()
-}
+// importOptions has a field for package cdata, whose option is no function of this package.
+type importOptions = importopt.Options
 
 // noOptions are the options of an import without options, which need no memory.
 var noOptions importOptions
@@ -79,10 +30,10 @@ func importOptionsFor(in *cstruct.Input, opts []ImportOption) *importOptions {
 	done := false
 	defer func() {
 		if !done {
-			o.discard(in)
+			o.Discard(in)
 		}
 	}()
-	apply(fielderr.OpImport, o, &o.nilOption, opts)
+	apply(fielderr.OpImport, o, &o.Err, opts)
 	done = true
 	return o
 }
@@ -92,35 +43,11 @@ func importOptionsFor(in *cstruct.Input, opts []ImportOption) *importOptions {
 // another type, or with another ID, is an error.
 func WithDevice(dev device.Device) ImportOption {
 	return func(o *importOptions) {
-		o.need(fielderr.OpImport, "WithDevice", dev, "a device")
+		need(&o.Err, fielderr.OpImport, "WithDevice", dev, "a device")
 		if !argument.IsNil(dev) {
-			o.dev = dev
+			o.Device = dev
 		}
 	}
-}
-
-// deviceFor returns the device that WithDevice named, if it fits the declared ID. Some producers
-// declare no device number for pinned and managed memory.
-func (o *importOptions) deviceFor(declared device.ID, names *cstruct.StructNames) (device.Device, error) {
-	id := o.dev.ID()
-	if names == cstruct.PlainNames {
-		return o.dev, o.checkPlain()
-	}
-	if id.Type != declared.Type {
-		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, that of the device of WithDevice", int32(id.Type)))
-	}
-	if id.Ordinal != declared.Ordinal && (declared.Ordinal != device.NoOrdinal || !id.Type.CPUAccessible()) {
-		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, that of the device of WithDevice", id.Ordinal))
-	}
-	return o.dev, nil
-}
-
-// checkPlain returns an error if an option does not fit structs without a device.
-func (o *importOptions) checkPlain() error {
-	if o.dev != nil && o.dev.ID().Type != device.CPU {
-		return fielderr.Invalid(fielderr.OpImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of an ArrowArray is")
-	}
-	return nil
 }
 
 // WithCPUAccessible declares that the CPU can access the memory at its addresses, although the device
@@ -132,7 +59,7 @@ func (o *importOptions) checkPlain() error {
 // Functions that read a batch with an event still wait for the event, for which the device needs a
 // backend: without one the import fails with an error that wraps device.ErrNotSupported.
 func WithCPUAccessible() ImportOption {
-	return func(o *importOptions) { o.cpuAccessible = true }
+	return func(o *importOptions) { o.CPUAccessible = true }
 }
 
 // WithReleaseAfterEvent delays the producer's release callback until the array's event is complete. It
@@ -146,47 +73,7 @@ func WithCPUAccessible() ImportOption {
 // The device needs a backend, which queries the event: without one, importing an array with an event
 // fails with an error that wraps device.ErrNotSupported, and the array is released at once.
 func WithReleaseAfterEvent() ImportOption {
-	return func(o *importOptions) { o.afterEvent = true }
-}
-
-// name sets the device of a location to that of WithDevice, if that option was given.
-func (o *importOptions) name(at *tree.Location) {
-	if o.dev != nil && o.dev.ID().Type == at.ID.Type {
-		at.Dev = o.dev
-	}
-}
-
-// awaitBeforeRelease opens the event that the release must wait for, if WithReleaseAfterEvent was
-// given.
-func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at *tree.Location) (err error) {
-	if !o.afterEvent || at.Event == 0 {
-		return nil
-	}
-	if mem.Event, err = at.OpenEvent(); err != nil {
-		return noBackend(at, "WithReleaseAfterEvent", err)
-	}
-	return nil
-}
-
-// assumeCPUAccessible changes the location to what WithCPUAccessible declares.
-func (o *importOptions) assumeCPUAccessible(at *tree.Location) error {
-	if !o.cpuAccessible || at.ID.Type == device.CPU {
-		return nil
-	}
-	if at.Event != 0 {
-		event, err := at.OpenEvent()
-		if err != nil {
-			return noBackend(at, "WithCPUAccessible", err)
-		}
-		tree.CloseEvent(event)
-	}
-	at.Assumed = true
-	return nil
-}
-
-// noBackend is the error for an event that cannot be waited for.
-func noBackend(at *tree.Location, option string, err error) error {
-	return fielderr.New(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.Event), "NULL, or a device that can wait for it ("+option+")", err)
+	return func(o *importOptions) { o.AfterEvent = true }
 }
 
 // WithReleaser passes the producer's release callback to f as release, which f calls once, at any time
@@ -195,9 +82,9 @@ func noBackend(at *tree.Location, option string, err error) error {
 // The caller's struct is marked released when the import returns, even if f calls release later.
 func WithReleaser(f func(release func())) ImportOption {
 	return func(o *importOptions) {
-		o.need(fielderr.OpImport, "WithReleaser", f, "a function")
+		need(&o.Err, fielderr.OpImport, "WithReleaser", f, "a function")
 		if f != nil {
-			o.releaseWith = func(release func()) { f(once(release)) }
+			o.ReleaseWith = func(release func()) { f(once(release)) }
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (*foreignPlain) name() string { return "ArrowArrayStream" }
 func (*foreignPlain) deviceType() device.Type { return device.CPU }
 
 func (s *foreignPlain) check(o *importOptions) error {
-	if err := o.checkPlain(); err != nil {
+	if err := o.CheckPlain(); err != nil {
 		return err
 	}
 	return checkCallbacks(s.name(), s.GetSchema, s.GetNext)
@@ -155,7 +155,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 	if err != nil {
 		return nil, err
 	}
-	s, err := readSchema(c, c.opts.schema)
+	s, err := readSchema(c, c.opts.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -215,9 +215,9 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 			c.release()
 		}
 	}()
-	apply(fielderr.OpImport, &c.opts, &c.opts.nilOption, opts)
-	if c.opts.err != nil {
-		return nil, c.opts.err
+	apply(fielderr.OpImport, &c.opts, &c.opts.Err, opts)
+	if c.opts.Err != nil {
+		return nil, c.opts.Err
 	}
 	if err := c.check(&c.opts); err != nil {
 		return nil, err
@@ -235,12 +235,12 @@ func (c *cStream) next() (*cstruct.Input, error) {
 	in := &c.in
 	*in = cstruct.Input{}
 	c.given(in)
-	in.CountsNulls = c.opts.likeArrowGo
+	in.CountsNulls = c.opts.LikeArrowGo
 	if in.Array.Release == 0 {
 		return nil, io.EOF
 	}
 	if in.ID.Type != c.device {
-		c.opts.discard(in)
+		c.opts.Discard(in)
 		err := fielderr.Invalid(fielderr.OpImport, in.Names.Name+".device_type", int32(in.ID.Type), fmt.Sprintf("%d, the device type of the stream", int32(c.device)))
 		return nil, c.ofNext(err)
 	}
@@ -267,7 +267,7 @@ func (c *cStream) release() { c.releaseThen(func() {}) }
 // releaseThen releases the stream, and calls done when the producer's callback has returned. The
 // function of WithReleaser may call it later.
 func (c *cStream) releaseThen(done func()) {
-	c.opts.release(func() {
+	c.opts.Release(func() {
 		defer done()
 		c.foreign.release()
 		c.origin.Remove()
