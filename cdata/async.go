@@ -15,7 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
-	"github.com/arrowdevice/arrowdevice/internal/forcdata"
 )
 
 // CreateAsyncDeviceStreamHandler fills *out with the callbacks of a new stream, for a producer of record
@@ -177,11 +176,10 @@ func batchOf(m RecordMessage) (*cdevice.RecordBatch, error) {
 	if m.Err != nil {
 		return nil, &messageError{m.Err}
 	}
-	batch, err := cdevice.WrapRecordBatch(m.Record, device.CPUDevice())
+	batch, err := cdevice.WrapRecordBatch(m.Record, countingCPU)
 	if err != nil {
 		return nil, &messageError{err}
 	}
-	forcdata.CountNulls(batch)
 	if m.AdditionalMetadata.Len() == 0 {
 		return batch, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/forcdata"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 )
 
 // ExportArrowSchema fills *out with a schema: a struct whose children are the fields. Its memory is C's, and
@@ -40,16 +40,18 @@ func ExportArrowRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *C
 	must("ExportArrowRecordBatch", exportRecordBatch(rb, out, outSchema))
 }
 
+// countingCPU is the device of all that is exported, so that no null count is unknown.
+var countingCPU device.Device = hostread.CountingDevice{Device: device.CPUDevice()}
+
 func exportRecordBatch(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema) error {
 	if exportOnce(rb, out, outSchema) {
 		return nil
 	}
-	batch, err := cdevice.WrapRecordBatch(rb, device.CPUDevice())
+	batch, err := cdevice.WrapRecordBatch(rb, countingCPU)
 	if err != nil {
 		return err
 	}
 	defer batch.Release()
-	forcdata.CountNulls(batch)
 	return cdevice.ExportRecordBatch(batch, out, outSchema)
 }
 
@@ -82,12 +84,11 @@ func ExportArrowArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema
 }
 
 func exportArray(arr arrow.Array, out *CArrowArray, outSchema *CArrowSchema) error {
-	wrapped, err := cdevice.WrapArray(arr, device.CPUDevice())
+	wrapped, err := cdevice.WrapArray(arr, countingCPU)
 	if err != nil {
 		return err
 	}
 	defer wrapped.Release()
-	forcdata.CountNulls(wrapped)
 	return cdevice.ExportArray(wrapped, out, outSchema)
 }
 
@@ -131,7 +132,7 @@ func wrapReader(reader array.RecordReader) (r *cdevice.RecordReader, err error) 
 			err = fielderr.Panic(v)
 		}
 	}()
-	return forcdata.WrapRecordReader.(func(array.RecordReader) (*cdevice.RecordReader, error))(reader)
+	return cdevice.WrapRecordReader(reader, countingCPU)
 }
 
 // must panics with the error of a function that returns none.

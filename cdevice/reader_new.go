@@ -243,10 +243,6 @@ func sameTypes(batch, stream *arrow.Schema) error {
 // alike; without the method, Go ends the process if C reads or releases the stream. [NewRecordReader] takes iterators, and has none of
 // these limits.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
-	return wrapRecordReader(rdr, dev, false)
-}
-
-func wrapRecordReader(rdr array.RecordReader, dev device.Device, counts bool) (*RecordReader, error) {
 	if argument.IsNil(rdr) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
 	}
@@ -264,7 +260,7 @@ func wrapRecordReader(rdr array.RecordReader, dev device.Device, counts bool) (*
 		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
-	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev, counts: counts}
+	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev}
 	t := dev.ID().Type
 	check := func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	from.Function = items.Function[*RecordBatch]{Ask: from.next, Stop: rdr.Release, Check: check}

@@ -20,24 +20,15 @@ type wrappedSource struct {
 	rdr    array.RecordReader
 	schema *arrow.Schema
 	dev    device.Device
-	counts bool // forcdata.CountNulls
 }
 
 var _ items.Filler[*RecordBatch] = (*wrappedSource)(nil)
 
 func (w *wrappedSource) next() (*RecordBatch, error) {
 	if w.rdr.Next() {
-		return w.wrap(w.rdr.RecordBatch())
+		return WrapRecordBatch(w.rdr.RecordBatch(), w.dev)
 	}
 	return nil, w.ended()
-}
-
-func (w *wrappedSource) wrap(rec arrow.RecordBatch) (*RecordBatch, error) {
-	b, err := WrapRecordBatch(rec, w.dev)
-	if err == nil && w.counts {
-		countNulls(b)
-	}
-	return b, err
 }
 
 func (w *wrappedSource) ended() error {
@@ -59,7 +50,7 @@ func (w *wrappedSource) Fill(out uintptr) (*RecordBatch, bool, error) {
 	if cstruct.ExportOnce(rec, w.schema, abi.At[abi.ArrowArray](out)) {
 		return nil, true, nil
 	}
-	b, err := w.Checked(w.wrap(rec))
+	b, err := w.Checked(WrapRecordBatch(rec, w.dev))
 	return b, false, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -37,6 +38,9 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	}
 	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
+	}
+	if counting, ok := dev.(hostread.CountingDevice); ok {
+		return wrapCountedBatch(rec, counting.Device)
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -91,6 +95,9 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	}
 	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
+	}
+	if counting, ok := dev.(hostread.CountingDevice); ok {
+		return wrapCountedArray(arr, counting.Device)
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()

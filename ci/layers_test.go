@@ -72,21 +72,20 @@ var allowed = map[string][]string{
 	// The rooms of cdevice, each above those before it.
 	"internal/layout":        {"internal/excerpt", "internal/schema"},
 	"internal/tree":          {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/handle", "internal/keep", "internal/layout", "internal/live", "internal/refcount"},
-	"internal/hostread":      {"internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
+	"internal/hostread":      {"device", "internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
 	"internal/copyplan":      {"device", "internal/abi", "internal/argument", "internal/bridge", "internal/fielderr", "internal/hostcopy", "internal/hostread", "internal/keep", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/validate":      {"device", "internal/abi", "internal/copyplan", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/cstruct":       {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/live", "internal/tree"},
 	"internal/testing/trees": {"device", "internal/abi", "internal/cstruct", "internal/layout", "internal/tree"},
 	"internal/importopt":     {"device", "internal/abi", "internal/cstruct", "internal/fielderr", "internal/schema", "internal/tree"},
 	"internal/hostview":      {"internal/abi", "internal/bridge", "internal/cstruct", "internal/fielderr", "internal/hostread", "internal/layout", "internal/live", "internal/refcount", "internal/tree"},
-	"internal/forcdata":      {},
 	"internal/items":         {"device", "internal/bridge", "internal/fielderr", "internal/keep", "internal/refcount"},
 	"cdevice": {
-		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/callsite", "internal/errno", "internal/excerpt", "internal/fielderr", "internal/forcdata", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
+		"device", "internal/abi", "internal/argument", "internal/bridge", "internal/callsite", "internal/errno", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/keep", "internal/live", "internal/refcount", "internal/schema", "internal/sizeclass",
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/importopt", "internal/hostview", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
-	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/fielderr", "internal/forcdata", "internal/hostview", "internal/importopt", "internal/live", "internal/schema"},
+	"cdata":               {"cdevice", "device", "internal/abi", "internal/argument", "internal/cstruct", "internal/fielderr", "internal/hostread", "internal/hostview", "internal/importopt", "internal/live", "internal/schema"},
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {

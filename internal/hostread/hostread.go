@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
@@ -119,6 +120,18 @@ func CountNulls(n *tree.Node) int64 {
 	}
 	return n.Length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.Offset), int(n.Length)))
 }
+
+// SetNulls counts the nulls of a node and of those below it, where the null counts are not known.
+func SetNulls(n *tree.Node) {
+	n.Nulls = Nulls(n)
+	for i := range n.Children {
+		SetNulls(&n.Children[i])
+	}
+}
+
+// CountingDevice is the device for which package cdata wraps objects of arrow-go. Package cdevice wraps them for the
+// device in it, and sets the null counts that are not known, as an export of arrow-go's package does.
+type CountingDevice struct{ device.Device }
 
 // OffsetInt is the type of an offset.
 type OffsetInt interface{ int32 | int64 }
