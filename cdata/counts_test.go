@@ -49,8 +49,8 @@ func repeated(t *testing.T, columns int) arrow.RecordBatch {
 	return rec
 }
 
-// An export that follows another one allocates nothing and calls no C, for any number of columns, in memory of the Go heap. Its
-// release in C calls Go once.
+// An export that follows another one allocates nothing in Go, and one block of C, for any number of columns, in memory of the Go heap.
+// Its release calls Go once.
 func TestExportCounts(t *testing.T) {
 	bridge.CountCallbacks()
 	for _, columns := range []int{1, 10, 100} {
@@ -59,8 +59,7 @@ func TestExportCounts(t *testing.T) {
 		release := func() { require.NoError(t, cpeer.ReleaseOnThread(arrayMirror(out))) }
 		inGo := func() { export(); cdata.ReleaseCArrowArray(out) }
 		assert.Zero(t, least(inGo, allocations), "%d columns", columns)
-		assert.Zero(t, least(inGo, runtime.NumCgoCall), "%d columns", columns)
-		assert.Zero(t, least(inGo, bridge.Callbacks), "%d columns", columns)
+		assert.EqualValues(t, 2, least(inGo, runtime.NumCgoCall), "%d columns", columns)
 		assert.EqualValues(t, 1, least(func() { export(); release() }, bridge.Callbacks), "%d columns", columns)
 	}
 }

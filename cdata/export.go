@@ -63,13 +63,13 @@ func exportOnce(rb arrow.RecordBatch, out *CArrowArray, outSchema *CArrowSchema)
 	}
 	to := (*abi.ArrowArray)(unsafe.Pointer(out))
 	if outSchema == nil {
-		return cstruct.ExportOnce(rb, nil, to)
+		return cstruct.ExportArrowRecordBatch(rb, to)
 	}
 	var schema CArrowSchema
 	if cdevice.ExportSchema(rb.Schema(), &schema) != nil {
 		return false
 	}
-	if !cstruct.ExportOnce(rb, nil, to) {
+	if !cstruct.ExportArrowRecordBatch(rb, to) {
 		cdevice.ReleaseStruct(&schema)
 		return false
 	}

@@ -38,7 +38,6 @@ import (
 type ArrayView struct {
 	node  tree.Node
 	mem   *tree.Owner // borrowed
-	life  uint32      // of mem
 	valid Bitmap
 	name  func(int) string
 	index int
@@ -58,7 +57,7 @@ func (b *RecordBatch) ColumnView(ctx context.Context, i int) (v ArrayView, err e
 	if err := checkIndex(fielderr.OpRead, i, b.NumCols(), "column"); err != nil {
 		return v, err
 	}
-	v.mem, v.life, v.name, v.index = b.mem, b.life, tree.ColumnName, i
+	v.mem, v.name, v.index = b.mem, tree.ColumnName, i
 	if from := cstruct.FlatOf(b.columns); from != nil {
 		from.FlatNode(&v.node, i)
 	} else {
@@ -77,7 +76,7 @@ func (a *Array) View(ctx context.Context) (v ArrayView, err error) {
 	if err := readyForHost(ctx, a.atForCPU()); err != nil {
 		return v, err
 	}
-	v.node, v.mem, v.life, v.name = a.node, a.mem, a.life, tree.ArrayName
+	v.node, v.mem, v.name = a.node, a.mem, tree.ArrayName
 	v.setValidity()
 	return v, nil
 }
@@ -146,7 +145,7 @@ func (v *ArrayView) holds(want reflect.Type) error {
 }
 
 func (v *ArrayView) alive() error {
-	if v.mem == nil || !v.mem.Alive(v.life) {
+	if v.mem == nil || !v.mem.Alive() {
 		return fielderr.New(fielderr.OpRead, "ArrayView", nil, nil, fmt.Errorf("%w: hold its batch or array while it is used", ErrReleased))
 	}
 	return nil

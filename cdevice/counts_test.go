@@ -45,7 +45,7 @@ func TestExportAllocations(t *testing.T) {
 			assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
 			assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
 			out.release()
-			assert.Equal(t, callbacks, bridge.Callbacks(), "nor does a release while the batch is held")
+			assert.Equal(t, callbacks+1, bridge.Callbacks(), "a release makes one")
 		}
 	})
 }
@@ -62,38 +62,22 @@ func crossings(do func()) (intoC, intoGo int64) {
 	return intoC, intoGo
 }
 
-// The first export of a batch allocates C memory, which later ones use again: a batch that is exported
-// many times costs no call into C, if Go code releases the structs too.
-func TestRepeatedExportsCallNoC(t *testing.T) {
+// An export allocates one block of C; its release makes one call into Go.
+func TestCrossingsOfAnExport(t *testing.T) {
 	for _, columns := range []int{1, 100} {
 		rec, _ := wide(t, columns)
 		b := wrap(t, rec)
-		out, second := new(cdevice.CArrowDeviceArray), new(cdevice.CArrowDeviceArray)
-		export := func(out *cdevice.CArrowDeviceArray) func() {
-			return func() { require.NoError(t, cdevice.ExportRecordBatch(b, out, nil)) }
-		}
-		export(out)()
-		cdevice.ReleaseStruct(out)
-
-		// The first of these calls takes the block, which is taken in the others.
-		var outs [5]cdevice.CArrowDeviceArray
-		i := 0
-		intoC, intoGo := crossings(func() { export(&outs[i])(); i++ })
-		assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo}, "an export, for %d columns", columns)
-		intoC, intoGo = crossings(func() { export(second)(); cdevice.ReleaseStruct(second) })
-		assert.Equal(t, [2]int64{2, 0}, [2]int64{intoC, intoGo}, "beside others it allocates, and its release frees")
-		for i := range outs {
-			cdevice.ReleaseStruct(&outs[i])
-		}
-		intoC, intoGo = crossings(func() { export(out)(); cdevice.ReleaseStruct(out) })
-		assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo}, "the block came back")
+		out := new(cdevice.CArrowDeviceArray)
+		exporting := func() { require.NoError(t, cdevice.ExportRecordBatch(b, out, nil)) }
+		intoC, intoGo := crossings(func() { exporting(); cdevice.ReleaseStruct(out) })
+		assert.Equal(t, [2]int64{2, 1}, [2]int64{intoC, intoGo}, "an export and its release, for %d columns", columns)
 		intoC, intoGo = crossings(func() {
-			export(out)()
+			exporting()
 			back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
 			require.NoError(t, err)
 			back.Release()
 		})
-		assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo}, "an import releases it in Go, too")
+		assert.Equal(t, [2]int64{2, 1}, [2]int64{intoC, intoGo}, "and with an import in between")
 	}
 }
 
@@ -183,7 +167,7 @@ func TestAllocations(t *testing.T) {
 			return func() { require.NoError(t, b.ValidateFull(background)) }
 		}},
 		// With memory of the Go heap, the runtime's list of pins grows besides.
-		"wrap and export: the batch": {1, func(t *testing.T, columns int) func() {
+		"wrap and export: the batch, the list of data": {2, func(t *testing.T, columns int) func() {
 			rec := columnsOf(offHeap, columns, 2, false)
 			t.Cleanup(rec.Release)
 			out := new(cdevice.CArrowDeviceArray)
@@ -233,22 +217,6 @@ func TestCrossingsOfAnImport(t *testing.T) {
 	}
 }
 
-// Imports that stay alive allocate their memory, too: that of batches that were released is used again.
-func TestAllocationsOfImportsThatStayAlive(t *testing.T) {
-	rec, tree := wide(t, 1000)
-	in, schema := new(cdevice.CArrowDeviceArray), rec.Schema()
-	batches := make([]*cdevice.RecordBatch, 0, 101)
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		tree.Export(abi.As[abi.ArrowDeviceArray](in))
-		b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-		require.NoError(t, err)
-		batches = append(batches, b)
-	}), 2.0)
-	for _, b := range batches {
-		b.Release()
-	}
-}
-
 // The objects of arrow-go for the columns of a view come from slabs, one for 16 columns of numbers.
 func TestViewsOfAllColumnsAllocateSlabs(t *testing.T) {
 	for _, columns := range []int{1, 10, 100, 1000} {
@@ -276,7 +244,7 @@ func TestViewsOfAllColumnsAllocateSlabs(t *testing.T) {
 	}
 }
 
-// A batch that is exported once, in memory of a batch before: the crossings of its whole life, in both orders of the releases.
+// The crossings of the whole life of a batch that is exported once, in both orders of the releases.
 func TestCrossingsOfABatchThatIsExportedOnce(t *testing.T) {
 	rec, _ := wide(t, 10)
 	out := new(cdevice.CArrowDeviceArray)
@@ -293,11 +261,10 @@ func TestCrossingsOfABatchThatIsExportedOnce(t *testing.T) {
 				b.Release()
 			}
 		})
-		assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo}, name)
+		assert.Equal(t, [2]int64{2, 1}, [2]int64{intoC, intoGo}, name)
 	}
 }
 
-// Wraps that stay alive allocate their memory, too.
 func TestAllocationsOfWrapsThatStayAlive(t *testing.T) {
 	rec := columnsOf(offHeap, 5, 2, false)
 	defer rec.Release()
@@ -306,13 +273,13 @@ func TestAllocationsOfWrapsThatStayAlive(t *testing.T) {
 		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 		require.NoError(t, err)
 		batches = append(batches, b)
-	}), 6.0, "the batch, its memory, the list of data; pins, with a list of them and a Pinner")
+	}), 5.0, "the batch, the list of data; pins, with a list of them and a Pinner")
 	for _, b := range batches {
 		b.Release()
 	}
 }
 
-// A schema is one block more than its batch, and makes no callback.
+// A schema is one block more than its batch, and makes no callback; the release of the batch makes one.
 func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
 	rec, _ := wide(t, 100)
 	b := wrap(t, rec)
@@ -324,7 +291,7 @@ func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
 		out.release()
 		cdevice.ReleaseStruct(schema)
 		assert.Equal(t, before, cdevice.ReadStats())
-		assert.Equal(t, callbacks, bridge.Callbacks())
+		assert.Equal(t, callbacks+1, bridge.Callbacks())
 	})
 }
 

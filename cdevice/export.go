@@ -48,12 +48,11 @@ func ExportRecordBatch[S ArrayStruct](batch *RecordBatch, out *S, outSchema *cda
 	if batch == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
-	held, err := batch.holdForExport()
-	if err != nil {
+	if err := batch.hold(fielderr.OpExport); err != nil {
 		return err
 	}
-	defer held.Release()
-	t := cstruct.Tree{Mem: held}
+	t := cstruct.Tree{Mem: batch.mem}
+	defer t.Drop() // what no struct has taken
 	batch.exported(&t)
 	return export(&t, "RecordBatch", batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
@@ -68,12 +67,11 @@ func ExportArray[S ArrayStruct](array *Array, out *S, outSchema *cdata.CArrowSch
 	if array == nil {
 		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
 	}
-	held, err := array.holdForExport()
-	if err != nil {
+	if err := array.hold(fielderr.OpExport); err != nil {
 		return err
 	}
-	defer held.Release()
-	t := cstruct.Tree{Mem: held, Root: array.node}
+	t := cstruct.Tree{Mem: array.mem, Root: array.node}
+	defer t.Drop()
 	return export(&t, "Array", array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
@@ -110,7 +108,7 @@ func noOutput(what string) error {
 	return fielderr.Invalid(fielderr.OpExport, what, "NULL", "a struct to fill")
 }
 
-// exported sets *t, which holds the memory and is zero otherwise, to what an export of the batch fills C structs with.
+// exported sets *t, which has the memory and is zero otherwise, to what an export of the batch fills C structs with.
 func (b *RecordBatch) exported(t *cstruct.Tree) {
 	t.Root.Length = b.rows
 	if w, ok := b.columns.Source().(*cstruct.Wrapped); ok {
@@ -142,10 +140,11 @@ func exportDevice(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, out
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
+	mem := t.Mem
 	if err := cstruct.Export(cstruct.DeviceKind, t, &deviceMirror(out).Array, outSchema, exportSchema); err != nil {
 		return err
 	}
-	t.Mem.Owner.MarkExported()
+	mem.MarkExported()
 	out.DeviceID = at.ID.Ordinal
 	out.DeviceType = int32(at.ID.Type)
 	// mutant: out.SyncEvent = 0

@@ -3,12 +3,9 @@
 package cdevice
 
 import (
-	"sync"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -125,49 +122,32 @@ func importBatch(in *cstruct.Input, s *arrow.Schema, variable bool, o *importOpt
 		o.Discard(in)
 		return nil, err
 	}
-	b, m := new(RecordBatch), adopt(in.Array)
-	if err := o.TakeOver(&m.owner, in, &b.location); err != nil {
+	b := new(importedBatch)
+	b.owner.Adopt(in.Array)
+	if err := o.TakeOver(&b.owner, in, &b.location); err != nil {
 		return nil, err
 	}
-	root := m.owner.Imported()
-	m.source.Plan, m.source.Root, m.source.Mem = plan, root, &m.owner
-	m.source.ReplaceNulls = replacesNulls(&b.location)
+	root := b.owner.Imported()
+	b.source.Plan, b.source.Root, b.source.Mem = plan, root, &b.owner
+	b.source.ReplaceNulls = replacesNulls(&b.location)
 	if nodes == nil {
-		m.columns.SetSource(len(plan.Flat), &m.source)
+		b.own.SetSource(len(plan.Flat), &b.source)
 	} else {
-		m.columns.SetMade(m.source.Made(nodes))
+		b.own.SetMade(b.source.Made(nodes))
 	}
 	if variable {
 		s = &plan.Schema
 	}
-	b.start(&m.owner, s, root.Length, &m.columns)
-	return b, nil
+	b.start(&b.owner, s, root.Length, &b.own)
+	return &b.RecordBatch, nil
 }
 
-// importedMemory is what an import of a batch needs besides the batch. It is used again when the memory has ended: a program
-// that releases what it imports allocates the batch only, and fewer bytes mean fewer garbage collections, which goroutines
-// that import side by side wait for. The batch itself is never used again, so that a late call of it finds its end.
-type importedMemory struct {
-	owner   tree.Owner
-	source  cstruct.Columns
-	columns tree.Columns
-}
-
-// unusedMemory has the importedMemory of each processor that is not used, for a while.
-var unusedMemory = sync.Pool{New: func() any { return new(importedMemory) }}
-
-// adopt moves a foreign struct into memory that is not used, and marks the source released.
-func adopt(a *abi.ArrowArray) *importedMemory {
-	m := unusedMemory.Get().(*importedMemory)
-	m.owner.Adopt(a)
-	m.owner.Reuse = m
-	return m
-}
-
-// Reuse is called when the memory has ended.
-func (m *importedMemory) Reuse() {
-	m.source, m.columns = cstruct.Columns{}, tree.Columns{}
-	unusedMemory.Put(m)
+// importedBatch is a batch and all that its import needs, in one allocation.
+type importedBatch struct {
+	RecordBatch
+	owner  tree.Owner
+	source cstruct.Columns
+	own    tree.Columns
 }
 
 func importArrayAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
@@ -196,7 +176,7 @@ func importArray(in *cstruct.Input, field arrow.Field, o *importOptions) (*Array
 		o.Discard(in)
 		return nil, err
 	}
-	mem := &adopt(in.Array).owner
+	mem := tree.Adopt(in.Array)
 	var at tree.Location
 	if err := o.TakeOver(mem, in, &at); err != nil {
 		return nil, err

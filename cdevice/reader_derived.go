@@ -11,8 +11,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/items"
-	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
+	"github.com/arrowdevice/arrowdevice/internal/watch"
 )
 
 // derived is a source of items that are made from another reader's: copies on a device, or items
@@ -28,7 +28,7 @@ type derived[T items.Counted] struct {
 	mu      sync.Mutex
 	given   bool            // the reference was dropped, or is about to be
 	uses    items.Countdown // of from: the reference, and the copies that are not complete
-	waits   *keep.Known     // of the derived reader; nil: it makes no copies
+	copies  *watch.Place    // of the derived reader; nil: it makes no copies
 }
 
 // derive returns a source of the items of r, with a reference to r. The caller sets its make.
@@ -81,10 +81,10 @@ func (d *derived[T]) read() (item T, err error) {
 // takes the reference to the item.
 func (d *derived[T]) ownerOf(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
-	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), waits: []*keep.Known{d.waits, &d.from.Waits, mem.Known()}}
+	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), seenBy: []*watch.Place{d.copies, &d.from.Copies, mem.Seen()}}
 	own := tree.Own(copied)
 	own.Block = mem.Block
-	copied.known = own.Known()
+	copied.seen = own.Seen()
 	return own
 }
 
@@ -118,16 +118,16 @@ type copiedItem struct {
 	item   handle.Releaser
 	uses   *items.Countdown // of the derived reader
 	source *items.Countdown // of the reader that the item was taken from; nil: not in use
-	known  *keep.Known
-	waits  []*keep.Known // of both readers
+	seen   *watch.Place     // has the waits for the copy, which seenBy gets: both readers and the memory
+	seenBy []*watch.Place
 }
 
 // Release drops the item. The uses end after that, since a source must outlive its items.
 func (c *copiedItem) Release() {
 	defer c.uses.Part()
 	defer c.source.Part()
-	for _, w := range c.waits {
-		w.Take(c.known)
+	for _, p := range c.seenBy {
+		p.Take(c.seen)
 	}
 	c.item.Release()
 }
@@ -159,7 +159,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
 	copies := r.over(dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
-	d.waits = &copies.r.Waits
+	d.copies = &copies.r.Copies
 	return copies, nil
 }
 
@@ -181,7 +181,7 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
 	copies := newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
-	d.waits = &copies.r.Waits
+	d.copies = &copies.r.Copies
 	return copies, nil
 }
 

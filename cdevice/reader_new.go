@@ -237,7 +237,7 @@ func sameTypes(batch, stream *arrow.Schema) error {
 // A reader of array.ReaderFromIter uses iter.Pull, and counts as made where it is wrapped. If that is a goroutine that is not locked to its
 // thread, the iterator runs on a goroutine of its own, as that of [NewRecordReader] does. If it is a callback from C, only callbacks on the
 // same thread can read it, as deep in calls between C and Go; elsewhere the stream ends with an error. So does one that is made where
-// runtime.LockOSThread has locked the thread and that C reads. If C releases it elsewhere, it is released once another one is wrapped where it
+// runtime.LockOSThread has locked the thread. If C releases it elsewhere, it is released once another one is wrapped where it
 // was, and else never. Go ends the process if such a reader was made elsewhere than it is wrapped, or if the number of calls of
 // runtime.LockOSThread has changed since (golang/go#67499). A program's own reader that uses iter.Pull, or holds one that does, must have a method UsesIterPull(), and is treated
 // alike; without the method, Go ends the process if C reads or releases the stream. [NewRecordReader] takes iterators, and has none of
@@ -260,7 +260,7 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
-	from := &wrappedSource{rdr: rdr, schema: schema, dev: dev}
+	from := &wrappedSource{rdr: rdr, dev: dev}
 	t := dev.ID().Type
 	check := func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	from.Function = items.Function[*RecordBatch]{Ask: from.next, Stop: rdr.Release, Check: check}

@@ -18,7 +18,6 @@ import (
 type shared struct {
 	refs     refcount.Count
 	mem      *tree.Owner
-	life     uint32        // of mem, which may be the owner of other memory after the last Release
 	flags    atomic.Uint32 // synchronized, lent
 	location tree.Location // the location at the start; see at
 }
@@ -58,7 +57,7 @@ func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 
 // begin is init for a caller that has set the location.
 func (s *shared) begin(kind string, mem *tree.Owner) {
-	s.mem, s.life = mem, mem.Life()
+	s.mem = mem
 	s.refs.InitTraced(kind)
 	liveBatches.Add(1)
 }
@@ -76,21 +75,10 @@ func (s *shared) at() tree.Location {
 // producer's event is valid as long as its memory, so another goroutine's Release must not end both
 // during a wait. That Release may also happen between the two checks.
 func (s *shared) hold(op string) error {
-	if !s.refs.Alive() || !s.mem.TryRetain(s.life) {
+	if !s.refs.Alive() || !s.mem.TryRetain() {
 		return s.released(op)
 	}
 	return nil
-}
-
-// holdForExport is hold for a call that many goroutines may make at the same time.
-func (s *shared) holdForExport() (held tree.Held, err error) {
-	if s.refs.Alive() {
-		var ok bool
-		if held, ok = s.mem.Hold(s.life); ok {
-			return held, nil
-		}
-	}
-	return held, s.released(fielderr.OpExport)
 }
 
 // mustHold is hold for functions that return no error.

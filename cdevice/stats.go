@@ -24,7 +24,7 @@ import (
 type Stats struct {
 	Batches         int64 // batches and arrays that this program has not released
 	ExportedArrays  int64 // exported array trees that a consumer has not fully released
-	ExportedBlocks  int64 // C allocations of exported arrays and schemas that a consumer has not fully released; not the spare block that a batch keeps for its next export
+	ExportedBlocks  int64 // C allocations of exported arrays and schemas that a consumer has not fully released
 	ImportedArrays  int64 // imported arrays that were not yet released
 	ExportedStreams int64 // exported streams that a consumer has not released
 	ImportedStreams int64 // imported streams that were not yet released
@@ -59,7 +59,7 @@ func (s Stats) String() string {
 func ReadStats() Stats {
 	return Stats{
 		Batches:         liveBatches.Sum(),
-		ExportedArrays:  bridge.Trees(),
+		ExportedArrays:  bridge.Exports(),
 		ExportedBlocks:  bridge.Blocks(),
 		ImportedArrays:  tree.ImportedLive.Sum(),
 		ExportedStreams: exportedStreams.Load(),
@@ -67,7 +67,7 @@ func ReadStats() Stats {
 		AsyncStreams:    asyncStreams.Load(),
 		AsyncProducers:  asyncProducers.Load(),
 		AsyncTasks:      asyncTasks.Load(),
-		PinnedBatches:   tree.RootedLive.Sum(),
+		PinnedBatches:   bridge.Pinned.Sum(),
 		Readers:         items.LiveReaders.Load(),
 		DeviceCopies:    copyplan.DeviceCopies.Load(),
 		Goroutines:      items.Goroutines.Load(),

@@ -11,7 +11,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -26,19 +25,12 @@ type outStruct struct {
 	stream string // the struct of the stream
 	name   string
 	end    func(out uintptr) // marks the struct at an address released: the end of the stream
-	filled func(out uintptr) // completes a struct of memory of the CPU whose array is filled
 }
 
 var (
-	deviceOut = &outStruct{"ArrowDeviceArrayStream", "ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }, ofCPU}
-	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }, func(uintptr) {}}
+	deviceOut = &outStruct{"ArrowDeviceArrayStream", "ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }}
+	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }}
 )
-
-// ofCPU makes the array at the beginning of a struct ArrowDeviceArray one of memory of the CPU.
-func ofCPU(out uintptr) {
-	s, id := abi.At[abi.ArrowDeviceArray](out), device.CPUDevice().ID()
-	s.DeviceType, s.DeviceID, s.SyncEvent, s.Reserved = int32(id.Type), id.Ordinal, 0, [3]int64{}
-}
 
 // exported is the Go side of an exported stream of any kind: a bridge.Stream.
 type exported[T items.Counted] struct {
@@ -81,11 +73,7 @@ func (s *exported[T]) GetNext(out uintptr) int {
 		if end := s.failed.Load(); end != nil {
 			return end.Err
 		}
-		item, filled, err := s.reader.PullTo(out)
-		if filled {
-			s.out.filled(out)
-			return nil
-		}
+		item, err := s.reader.Pull()
 		if err == io.EOF {
 			s.out.end(out)
 			return nil

@@ -98,7 +98,7 @@ func (s *foreignDevice) getSchema(out *abi.ArrowSchema) int {
 }
 
 func (s *foreignDevice) getNext() int {
-	return bridge.GetNext(&s.ArrowDeviceArrayStream, deviceMirror(&s.out))
+	return bridge.CallGetNext(&s.ArrowDeviceArrayStream, deviceMirror(&s.out))
 }
 
 func (s *foreignDevice) given(in *cstruct.Input) { in.SetDevice(deviceMirror(&s.out)) }
@@ -128,7 +128,7 @@ func (s *foreignPlain) getSchema(out *abi.ArrowSchema) int {
 	return bridge.CallPlainGetSchema(&s.ArrowArrayStream, out)
 }
 
-func (s *foreignPlain) getNext() int { return bridge.PlainGetNext(&s.ArrowArrayStream, &s.out) }
+func (s *foreignPlain) getNext() int { return bridge.CallPlainGetNext(&s.ArrowArrayStream, &s.out) }
 
 func (s *foreignPlain) given(in *cstruct.Input) { in.SetPlain(&s.out) }
 

@@ -2,7 +2,6 @@ package cdevice
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -200,28 +199,12 @@ func (w *wrapper) finish(panicked any, err *error) {
 	}
 }
 
-// wrappedMemory is what a wrapped record batch needs besides the batch. It is used again when the memory has ended, as an
-// importedMemory is.
-type wrappedMemory struct {
-	owner   tree.Owner
-	source  cstruct.Wrapped
-	columns tree.Columns
-}
-
-// unusedWrapped has the wrappedMemory of each processor that is not used, for a while.
-var unusedWrapped = sync.Pool{New: func() any { return new(wrappedMemory) }}
-
-// mostData is the most columns whose list an unused wrappedMemory has.
-const mostData = 1 << 12
-
-// Reuse is called when the memory has ended.
-func (m *wrappedMemory) Reuse() {
-	data := m.source.Data
-	if clear(data); cap(data) > mostData {
-		data = nil
-	}
-	m.source, m.columns = cstruct.Wrapped{Data: data[:0]}, tree.Columns{}
-	unusedWrapped.Put(m)
+// wrappedBatch is a batch and all that wrapping it needs, in one allocation.
+type wrappedBatch struct {
+	RecordBatch
+	owner  tree.Owner
+	source cstruct.Wrapped
+	own    tree.Columns
 }
 
 // wrapColumns wraps columns of memory of the CPU. It returns nil for a record batch that is wrong, or
@@ -235,22 +218,21 @@ func wrapColumns(rec arrow.RecordBatch, schema *arrow.Schema, columns []arrow.Ar
 		return nil
 	}
 	rec.Retain()
-	m := unusedWrapped.Get().(*wrappedMemory)
-	m.owner.Own(rec)
-	m.owner.Reuse = m
-	m.source.Plan, m.source.Mem = plan, &m.owner
+	b := new(wrappedBatch)
+	b.owner.Own(rec)
+	b.source.Plan, b.source.Mem = plan, &b.owner
 	accepted := false
 	defer func() {
 		if !accepted { // also if code of another implementation panics
-			m.owner.Release()
+			b.owner.Release()
 		}
 	}()
-	if accepted = m.source.Accept(columns, rows, m.owner.Pinner()); !accepted {
+	if accepted = b.source.Accept(columns, rows, b.owner.Pinner()); !accepted {
 		return nil
 	}
-	m.columns.SetSource(len(columns), &m.source)
-	b := &RecordBatch{host: rec}
+	b.own.SetSource(len(columns), &b.source)
+	b.host = rec
 	b.location.ID, b.location.Dev = at.ID, at.Dev
-	b.start(&m.owner, schema, rows, &m.columns)
-	return b
+	b.start(&b.owner, schema, rows, &b.own)
+	return &b.RecordBatch
 }

@@ -1,52 +1,44 @@
 #include "bridge.h"
-#include "counts.h"
-#include "exports.h"
 #include "fork.h"
 
 #include <stdlib.h>
 
 const uint64_t cdevice_v0_zeros[8] __attribute__((aligned(64)));
 
-struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind) {
-  struct cdevice_v0_block* block = malloc(size);
-  if (block == NULL) return NULL;
-  block->exports = NULL;
-  block->handle = cdevice_v0_count(kind, 1);
-  return block;
+/* How many blocks of schemas and other objects C has freed, in parts: a cache line that all threads change
+ * would cost more than the rest of a release. A thread selects its part as package live does, by the address of its
+ * stack. */
+#define PART_BITS 6
+
+static struct {
+  int64_t freed;
+  char apart[120]; /* processors fetch cache lines in pairs */
+} parts[1 << PART_BITS] __attribute__((aligned(128)));
+
+int64_t cdevice_v0_blocks_freed(void) {
+  int64_t n = 0;
+  for (int i = 0; i < 1 << PART_BITS; i++) n += __atomic_load_n(&parts[i].freed, __ATOMIC_RELAXED);
+  return n;
 }
 
-void cdevice_v0_tree_free(uint64_t* block) {
+static void free_counted(struct cdevice_v0_block* block) {
+  uint64_t stack = (uintptr_t)__builtin_frame_address(0) >> 11;
   free(block);
-  cdevice_v0_count(CDEVICE_V0_TREES, -1);
+  __atomic_fetch_add(&parts[stack * 0x9E3779B97F4A7C15 >> (64 - PART_BITS)].freed, 1, __ATOMIC_RELAXED);
 }
+
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size) { return malloc(size); }
 
 void cdevice_v0_block_free(uint64_t* block) { free(block); }
 
-/* Ends a block whose structs are all released. */
-static void end(struct cdevice_v0_block* block) {
-  if (block->exports != NULL) {
-    cdevice_v0_exports_give_back(block);
-    return;
-  }
-  uint64_t handle = block->handle;
-  if (!(handle & CDEVICE_V0_KEPT)) free(block);
-  int counted = handle != 0 && !(handle & CDEVICE_V0_UNCOUNTED);
-  if (!counted) cdevice_v0_count(CDEVICE_V0_OTHERS, -1);
-  if (handle == 0 || cdevice_v0_forked()) return; /* what it names is a copy that ends with the process */
-  /* It may use a kept block again: the lock of the handle makes the uses until here happen before that. */
-  cdevice_v0_go_release(handle & ~(CDEVICE_V0_UNCOUNTED | CDEVICE_V0_KEPT));
-  if (counted) cdevice_v0_count(CDEVICE_V0_TREES, -1); /* last: until here the release callback of a producer may run */
-}
+void cdevice_v0_block_end(struct cdevice_v0_block* block) { free_counted(block); }
 
-/* Drops n structs from the block; the last one ends it. If the caller has all that are left, no
+/* Drops n structs from the block, and reports whether they were the last. If the caller has all that are left, no
  * other thread can drop one, and none of them needs a new count. The order of both makes every
  * other thread's last use of the block happen before its end. */
-static void drop(struct cdevice_v0_block* block, int64_t n) {
-  if (__atomic_load_n(&block->live, __ATOMIC_ACQUIRE) != n &&
-      __atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) {
-    return;
-  }
-  end(block);
+static int drop(struct cdevice_v0_block* block, int64_t n) {
+  if (__atomic_load_n(&block->live, __ATOMIC_ACQUIRE) == n) return 1;
+  return __atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) == n;
 }
 
 /* Marks the tree below a released and returns how many structs of the block
@@ -74,7 +66,11 @@ static int64_t mark_array(struct ArrowArray* a, const struct cdevice_v0_block* b
 void cdevice_v0_release_array(struct ArrowArray* array) {
   if (array->release == NULL) return;
   struct cdevice_v0_block* block = array->private_data;
-  drop(block, mark_array(array, block));
+  if (!drop(block, mark_array(array, block))) return;
+  uint64_t handle = block->handle;
+  free(block);
+  if (cdevice_v0_forked()) return; /* the handle names a copy that ends with the process */
+  cdevice_v0_go_export_ended(handle);
 }
 
 static int64_t mark_schema(struct ArrowSchema* s, const struct cdevice_v0_block* block);
@@ -99,7 +95,10 @@ static int64_t mark_schema(struct ArrowSchema* s, const struct cdevice_v0_block*
 void cdevice_v0_release_schema(struct ArrowSchema* schema) {
   if (schema->release == NULL) return;
   struct cdevice_v0_block* block = schema->private_data;
-  drop(block, mark_schema(schema, block));
+  if (!drop(block, mark_schema(schema, block))) return;
+  uint64_t handle = block->handle;
+  free_counted(block);
+  if (handle != 0 && !cdevice_v0_forked()) cdevice_v0_go_release(handle);
 }
 
 void cdevice_v0_call_array_release(uint64_t* array) {

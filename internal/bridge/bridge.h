@@ -13,31 +13,29 @@
 /* Heads every block. The structs of a tree, and all that their pointers reach
  * except the data buffers, follow it in the same allocation. private_data of
  * each struct points here, also after a consumer moved the struct away.
+ *
+ * The release of the last struct frees the block, and gives the handle back.
  */
 struct cdevice_v0_block {
-  int64_t live;                       /* structs of the tree that are not released; atomic */
-  uint64_t handle;                    /* word of internal/handle that the last release gives back, or 0 */
-  struct cdevice_v0_exports* exports; /* those that the block belongs to, or NULL; then handle is not used */
-  const void* no_buffer;              /* what buffers of a record batch's root points to: a NULL bitmap */
+  int64_t live;             /* structs of the tree that are not released; atomic */
+  uint64_t handle;          /* word of internal/handle that the last release gives back, or 0 */
+  const void* no_buffer[2]; /* the buffers of a record batch: a NULL bitmap; the second aligns what follows */
 };
 
-/* A bit of handle, which no word has: the block is none of the trees that are counted. */
-#define CDEVICE_V0_UNCOUNTED (1ULL << 63)
-/* Another one: the block is not freed with its last struct. Go has it. */
-#define CDEVICE_V0_KEPT (1ULL << 61)
+/* Allocates a block of size bytes, header included, or returns NULL. Go counts it. */
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size);
 
-/* Allocates a block of size bytes, header included, or returns NULL. kind is the count that it
- * belongs to: CDEVICE_V0_TREES of structs with a handle, CDEVICE_V0_OTHERS of structs without one.
- * handle is set to a small number, of the thread, until the caller sets it. */
-struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind);
-
-/* Frees a block of CDEVICE_V0_TREES, whose handle is the caller's. */
-void cdevice_v0_tree_free(uint64_t* block);
-
-/* Frees a block that Go has. */
+/* Frees a block whose structs no consumer has. */
 void cdevice_v0_block_free(uint64_t* block);
 
-/* Go: ends the handle. */
+/* Frees the block of an object of another kind than arrays, and counts it. */
+void cdevice_v0_block_end(struct cdevice_v0_block* block);
+
+/* Returns how many blocks of schemas and of other objects have been freed here. */
+int64_t cdevice_v0_blocks_freed(void);
+
+/* Go: end the handle, of an exported tree of arrays and of anything else. */
+void cdevice_v0_go_export_ended(uint64_t handle);
 void cdevice_v0_go_release(uint64_t handle);
 
 void cdevice_v0_release_array(struct ArrowArray* array);

@@ -17,48 +17,47 @@ type owner struct{ release func() }
 
 func (o owner) Release() { o.release() }
 
-// oneArray exports a single struct whose release gives back the handle of v.
-func oneArray(v handle.Releaser) *abi.ArrowArray {
-	block := NewTree(BlockSize)
-	block.Live = 1
-	block.Own(v)
+// oneArray exports a single struct that keeps v alive.
+func oneArray(v handle.Releaser) *abi.ArrowArray { return oneArrayIn(BlockSize, v) }
+
+func oneArrayIn(size uintptr, v handle.Releaser) *abi.ArrowArray {
+	block := NewExport(size)
+	block.Begin("test", 1, v)
 	return &abi.ArrowArray{Release: ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
 }
 
-func TestTreesCountsUntilTheValueIsReleased(t *testing.T) {
-	before := Trees()
-	var during int64
-	a := oneArray(owner{func() { during = Trees() }})
-	assert.Equal(t, before+1, Trees())
-	CallArrayRelease(a)
-	assert.Equal(t, before+1, during)
-	assert.Equal(t, before, Trees())
-
-	defer LimitBlocks(0)()
-	assert.Nil(t, NewTree(BlockSize))
-	assert.Equal(t, before, Trees(), "none was made")
+type counts struct {
+	blocks, exports int64
+	handles         int
 }
 
-// A value that is attached is released with the last struct, and is no tree.
-func TestAttachedValueIsNotCountedAsTree(t *testing.T) {
-	blocks, trees, handles := Blocks(), Trees(), handle.Live()
+func countsNow() counts { return counts{Blocks(), Exports(), handle.Live()} }
+
+// plus returns the counts with so many exports more.
+func (c counts) plus(n int) counts {
+	return counts{c.blocks + int64(n), c.exports + int64(n), c.handles + n}
+}
+
+// A value that is attached is released with the last struct, and is no export.
+func TestAttachedValueIsNoExport(t *testing.T) {
+	blocks, exports, handles := Blocks(), Exports(), handle.Live()
 	released := 0
 	for range 3 {
 		block := NewBlock(BlockSize)
 		block.Live = 2
 		block.Attach(owner{func() {
 			released++
-			assert.Equal(t, trees, Trees())
+			assert.Equal(t, exports, Exports())
 		}})
 		address := uintptr(unsafe.Pointer(block))
-		assert.Equal(t, trees, Trees())
+		assert.Equal(t, exports, Exports())
 		assert.Equal(t, blocks+1, Blocks())
 		before := released
 		CallSchemaRelease(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: address})
 		assert.Equal(t, before, released, "one struct is left")
 		CallSchemaRelease(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: address})
 		assert.Equal(t, before+1, released)
-		assert.Equal(t, trees, Trees())
+		assert.Equal(t, exports, Exports())
 		assert.Equal(t, blocks, Blocks())
 	}
 	assert.Equal(t, handles, handle.Live())
@@ -87,7 +86,7 @@ func TestReleaseOfAChangedSchema(t *testing.T) {
 // The parts of counts are those of threads: more threads than parts, and each struct is
 // released by another thread than the one that made it.
 func TestCountsOfManyThreads(t *testing.T) {
-	blocks, trees := Blocks(), Trees()
+	blocks, exports := Blocks(), Exports()
 	const each = 50
 	var released atomic.Int64
 	arrays := make(chan *abi.ArrowArray)
@@ -111,7 +110,7 @@ func TestCountsOfManyThreads(t *testing.T) {
 	takers.Wait()
 	assert.EqualValues(t, 100*each, released.Load())
 	assert.Equal(t, blocks, Blocks())
-	assert.Equal(t, trees, Trees())
+	assert.Equal(t, exports, Exports())
 }
 
 func TestPanicDoesNotCrossIntoC(t *testing.T) {

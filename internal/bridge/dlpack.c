@@ -1,15 +1,9 @@
 #include "dlpack.h"
 
-/* Frees a block of one struct without a handle. */
-static void end_block(struct cdevice_v0_block* block) {
-  struct ArrowArray only = {.release = cdevice_v0_release_array, .private_data = block};
-  only.release(&only);
-}
-
 /* The tensor is in the block, so the array is moved out before the block ends. */
 static void end_export(struct cdevice_v0_dl_export* block) {
   struct ArrowArray array = block->array;
-  end_block(&block->head);
+  cdevice_v0_block_end(&block->head);
   if (array.release != NULL) array.release(&array);
 }
 
@@ -27,7 +21,7 @@ void cdevice_v0_dl_release(struct ArrowArray* array) {
   uint64_t* tensor = block->tensor;
   uint64_t versioned = block->versioned;
   array->release = NULL;
-  end_block(&block->head);
+  cdevice_v0_block_end(&block->head);
   cdevice_v0_dl_call_deleter(tensor, versioned);
 }
 

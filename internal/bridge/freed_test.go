@@ -46,18 +46,9 @@ func TestFreedBlocksAreNotAccessed(t *testing.T) {
 		}
 		released += tensor.Deleted()
 	}
-	exports := func(end func(x *exported, a *abi.ArrowArray)) func() {
-		return func() {
-			x, a := newExported(t, huge)
-			end(x, a)
-			released += int(x.ends.Load())
-		}
-	}
 	for name, use := range map[string]func(){
 		"array": func() {
-			block := NewTree(huge)
-			block.Own(count)
-			a := struct1(block)
+			a := oneArrayIn(huge, count)
 			CallArrayRelease(a)
 			assert.Zero(t, a.Release)
 		},
@@ -67,21 +58,6 @@ func TestFreedBlocksAreNotAccessed(t *testing.T) {
 			block.Attach(count)
 			CallSchemaRelease(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: uintptr(unsafe.Pointer(block))})
 		},
-		"exports, closed first":        exports(func(x *exported, a *abi.ArrowArray) { x.close(); callArrayRelease(a) }),
-		"exports, closed first, in Go": exports(func(x *exported, a *abi.ArrowArray) { x.close(); CallArrayRelease(a) }),
-		"exports, closed last":         exports(func(x *exported, a *abi.ArrowArray) { callArrayRelease(a); x.close() }),
-		"exports, a block of its own": exports(func(x *exported, a *abi.ArrowArray) {
-			other := struct1(x.exports.Take(huge))
-			callArrayRelease(a)
-			callArrayRelease(other)
-			x.close()
-		}),
-		"exports, closed before a block of its own": exports(func(x *exported, a *abi.ArrowArray) {
-			other := struct1(x.exports.Take(huge))
-			x.close()
-			callArrayRelease(a)
-			callArrayRelease(other)
-		}),
 		"tensor":                func() { CallDLDeleter(ownedTensor(dlExport(), 6, 7, DLDelete), false) },
 		"versioned tensor":      func() { CallDLDeleter(ownedTensor(dlExport(), 1, 2, DLDeleteVersioned), true) },
 		"array of a tensor":     func() { dlImport(false) },

@@ -6,7 +6,6 @@ import "C"
 
 import (
 	"math"
-	"runtime"
 	"unicode/utf8"
 	"unsafe"
 
@@ -54,42 +53,6 @@ func ask[T any](word C.uint64_t, do func(T) int) (code C.int) {
 	}
 	code = C.EIO
 	guard(func() { code = C.int(do(v)) })
-	return code
-}
-
-var (
-	streamGetNext      = uintptr(C.cdevice_v0_stream_get_next)
-	plainStreamGetNext = uintptr(C.cdevice_v0_plain_stream_get_next)
-)
-
-// GetNext is CallGetNext, without the way through C for a stream that this library exported.
-func GetNext(s *abi.ArrowDeviceArrayStream, out *abi.ArrowDeviceArray) int {
-	if s.GetNext != streamGetNext {
-		return CallGetNext(s, out)
-	}
-	code := nextInGo(s.PrivateData, uintptr(unsafe.Pointer(out)))
-	runtime.KeepAlive(out)
-	return code
-}
-
-// PlainGetNext is CallPlainGetNext, without the way through C for a stream that this library exported.
-func PlainGetNext(s *abi.ArrowArrayStream, out *abi.ArrowArray) int {
-	if s.GetNext != plainStreamGetNext {
-		return CallPlainGetNext(s, out)
-	}
-	code := nextInGo(s.PrivateData, uintptr(unsafe.Pointer(out)))
-	runtime.KeepAlive(out)
-	return code
-}
-
-// nextInGo does what cdevice_v0_go_stream_get_next does, on the goroutine of the caller.
-func nextInGo(word, out uintptr) (code int) {
-	s, ok := handle.Get(handle.Word(word)).(Stream)
-	if !ok {
-		return C.EINVAL
-	}
-	code = C.EIO
-	contain(func() { code = s.GetNext(out) })
 	return code
 }
 

@@ -29,15 +29,13 @@ func TestPanicInAStreamCallbackIsEIO(t *testing.T) {
 	assert.EqualValues(t, errno.Code(syscall.EIO), CallGetSchema(&s, new(abi.ArrowSchema)))
 	assert.EqualValues(t, errno.Code(syscall.EIO), CallGetNext(&s, new(abi.ArrowDeviceArray)))
 	assert.Empty(t, CallGetLastError(&s))
-	assert.EqualValues(t, errno.Code(syscall.EIO), GetNext(&s, new(abi.ArrowDeviceArray)))
-	assert.Equal(t, []any{"in get_schema", "in get_next", "in get_last_error", "in get_next"}, seen)
+	assert.Equal(t, []any{"in get_schema", "in get_next", "in get_last_error"}, seen)
 	stale := s
 	CallStreamRelease(&s)
 	assert.Zero(t, s.Release)
 	assert.Equal(t, 1, released)
 	assert.Equal(t, live, handle.Live())
 	assert.EqualValues(t, errno.Code(syscall.EINVAL), CallGetNext(&stale, new(abi.ArrowDeviceArray)), "a handle that names nothing")
-	assert.EqualValues(t, errno.Code(syscall.EINVAL), GetNext(&stale, new(abi.ArrowDeviceArray)), "in Go, too")
 	CallStreamRelease(&stale)
 	assert.Equal(t, 1, released)
 }
@@ -55,9 +53,8 @@ func (n numbered) GetNext(out uintptr) int {
 	return *n.code
 }
 
-// The next array of our own streams comes without a call into C, and otherwise as from C.
-func TestGetNextInGo(t *testing.T) {
-	CountCallbacks()
+// get_next of both kinds of streams; after a failure the struct is a released one, since C may look at it.
+func TestGetNext(t *testing.T) {
 	var given int64
 	var code int
 	var s abi.ArrowDeviceArrayStream
@@ -67,21 +64,12 @@ func TestGetNextInGo(t *testing.T) {
 	for _, code = range []int{0, 5, 0} {
 		var out abi.ArrowDeviceArray
 		var plainOut abi.ArrowArray
-		before, callbacks := given, Callbacks()
-		calls := callsIntoC(func() {
-			assert.Equal(t, code, GetNext(&s, &out))
-			assert.Equal(t, code, PlainGetNext(&plain, &plainOut))
-		})
-		assert.Zero(t, calls)
-		assert.Equal(t, callbacks, Callbacks())
-		assert.Equal(t, []int64{before + 1, before + 2}, []int64{out.Array.Length, plainOut.Length})
-
+		before := given
 		assert.Equal(t, code, CallGetNext(&s, &out))
 		assert.Equal(t, code, CallPlainGetNext(&plain, &plainOut))
-		assert.Equal(t, callbacks+2, Callbacks())
-		want := []int64{before + 3, before + 4}
+		want := []int64{before + 1, before + 2}
 		if code != 0 {
-			want = []int64{0, 0} // C may look at the structs
+			want = []int64{0, 0}
 		}
 		assert.Equal(t, want, []int64{out.Array.Length, plainOut.Length})
 	}

@@ -98,7 +98,7 @@ func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree
 	if err != nil {
 		// Copies may be running, from the batch and into the CPU memory.
 		t.Mem.Retain()
-		afterStream(s, t.Mem.Known(), func() { c.free(); t.Mem.Release() })
+		afterStream(s, t.Mem, func() { c.free(); t.Mem.Release() })
 		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
 	return c, nil

@@ -75,7 +75,7 @@ func (s *source) plan(toHost bool) ([]Plan, error) {
 // has completed.
 func (s *source) keepUntilDone(stream device.Stream, release func()) {
 	s.Mem.Retain()
-	afterStream(stream, s.Mem.Known(), func() {
+	afterStream(stream, s.Mem, func() {
 		release()
 		s.Mem.Release()
 	})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -102,18 +101,18 @@ func EventAfter(s device.Stream) (device.Event, error) {
 	return e, nil
 }
 
-// afterStream calls f after the work enqueued on the stream so far has completed; if no event can
+// afterStream calls f, which ends a use of mem, or of no owner, nil, after the work enqueued on the stream so far has completed; if no event can
 // be recorded there, or only by waiting for room, after all work of its device.
-func afterStream(s device.Stream, known *keep.Known, f func()) {
+func afterStream(s device.Stream, mem *tree.Owner, f func()) {
 	var e device.Event
 	err := awaitRoom(ended, s)
 	if err == nil {
 		e, err = EventAfter(s)
 	}
 	if err != nil {
-		keep.AfterWork(s.Device(), known, f)
+		mem.AfterWork(s.Device(), f)
 		return
 	}
 	defer tree.CloseEvent(e)
-	keep.OnComplete(e, known, f)
+	mem.AfterEvent(e, f)
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
+	"github.com/arrowdevice/arrowdevice/internal/watch"
 )
 
 // ToDevice returns a copy of the tree in memory of dev. The caller owns the reference to its owner.
@@ -54,14 +54,14 @@ func copyToDevice(ctx context.Context, s *source, plans []Plan, dev device.Devic
 	case !kept:
 	case d.event != nil:
 		s.Mem.Retain()
-		known, reads := s.Mem.Known(), d.reads
-		keep.OnComplete(d.event, known, func() {
-			known.Read(reads)
-			s.Mem.Release()
+		mem, reads := s.Mem, d.reads
+		mem.AfterEvent(d.event, func() {
+			mem.Seen().Read(reads)
+			mem.Release()
 		})
 	default: // part of the copy may be enqueued, and still read the source
-		known, reads := s.Mem.Known(), d.reads
-		s.keepUntilDone(stream, func() { known.Read(reads) })
+		mem, reads := s.Mem, d.reads
+		s.keepUntilDone(stream, func() { mem.Seen().Read(reads) })
 	}
 	if err != nil {
 		d.Release()
@@ -129,7 +129,7 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 		}
 		staged = joined(staged)
 	}
-	if keep.Watched() {
+	if watch.Begun() {
 		d.reads = slices.Concat(copies.list, direct.list, staged)
 	}
 	if len(copies.list) > 0 {

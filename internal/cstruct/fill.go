@@ -7,29 +7,40 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // Tree is what an export fills C structs with: an array, or columns of a record batch, as nodes or,
 // if Wrapped is not nil, as array data.
 type Tree struct {
-	Mem     tree.Held
-	Root    tree.Node // of a record batch, without a type; of one of Wrapped, the length only
+	Mem     *tree.Owner // a reference, which the structs take; nil afterwards
+	Root    tree.Node   // of a record batch, without a type; of one of Wrapped, the length only
 	Wrapped *Wrapped
+}
+
+// Drop drops the reference, unless structs have taken it.
+func (t *Tree) Drop() {
+	if t.Mem != nil {
+		t.Mem.Release()
+	}
+}
+
+// begin gives the reference to the structs in a block.
+func (t *Tree) begin(block *bridge.Block, kind string, structs int) {
+	block.Begin(kind, structs, t.Mem)
+	t.Mem = nil
 }
 
 func (t *Tree) fill(kind string, out *abi.ArrowArray) error {
 	if t.Wrapped != nil {
-		return t.Wrapped.export(kind, t.Root.Length, t.Mem, out)
+		return t.exportWrapped(kind, out)
 	}
-	return exportTree(kind, &t.Root, t.Mem, out)
+	return t.exportNodes(kind, out)
 }
 
-// Export fills *out with a tree and *outSchema, unless it is nil, with its schema.
-// On an error, it writes neither. kind is for lists of live objects.
+// Export fills *out with a tree, whose reference the structs take, and *outSchema, unless it is nil, with its schema.
+// On an error, it writes neither, and takes nothing. kind is for lists of live objects.
 func Export(kind string, t *Tree, out *abi.ArrowArray, outSchema *abi.ArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
@@ -62,21 +73,19 @@ const (
 	sizeofPointer = unsafe.Sizeof(uintptr(0))
 )
 
-// exportTree makes the C structs of a tree and fills *out. Without memory, it returns an error and
+// exportNodes makes the C structs of the nodes and fills *out. Without memory, it returns an error and
 // writes nothing. kind is for lists of live objects.
 //
 // The block has, after its head, the ArrowArray structs below the root, then the arrays of pointers
 // to children.
-func exportTree(kind string, root *tree.Node, mem tree.Held, out *abi.ArrowArray) error {
+func (t *Tree) exportNodes(kind string, out *abi.ArrowArray) error {
+	root := &t.Root
 	var size tree.Size
 	size.AddChildren(root)
-	block := newBlock(kind, mem, bridge.BlockSize+uintptr(size.Structs)*sizeofArray+uintptr(size.Pointers)*sizeofPointer)
+	block := bridge.NewExport(bridge.BlockSize + uintptr(size.Structs)*sizeofArray + uintptr(size.Pointers)*sizeofPointer)
 	if block == nil {
 		return ErrNoMemory
 	}
-	block.Live = int64(size.Structs) + 1
-	block.Filled(nil)
-
 	start := uintptr(unsafe.Pointer(block))
 	f := filler{
 		block:    start,
@@ -85,27 +94,12 @@ func exportTree(kind string, root *tree.Node, mem tree.Held, out *abi.ArrowArray
 	}
 	f.fill(root, out)
 	if root.Type == nil { // a record batch has no bitmap, even if its columns have
-		block.NoBuffer = 0
+		block.NoBuffer[0] = 0
 		out.NBuffers = 1
 		out.Buffers = uintptr(unsafe.Pointer(&block.NoBuffer))
 	}
+	t.begin(block, kind, size.Structs+1)
 	return nil
-}
-
-// newBlock returns a block whose structs keep mem alive. While tracing is on, they are also listed
-// until their release, for which the block has a handle of its own.
-func newBlock(kind string, mem tree.Held, size uintptr) *bridge.Block {
-	origin := live.Add(kind)
-	if origin == nil {
-		return mem.Export(size)
-	}
-	block := bridge.NewTree(size)
-	if block == nil {
-		origin.Remove()
-		return nil
-	}
-	block.Own(&tracedStruct{mem.Retain(), origin})
-	return block
 }
 
 // filler fills C structs from nodes; structs and pointers are the next free ones of the block.
@@ -147,14 +141,4 @@ func (f *filler) fillChildren(n *tree.Node, out *abi.ArrowArray) {
 		pointers[i] = first + uintptr(i)*sizeofArray
 		f.fill(&n.Children[i], &children[i])
 	}
-}
-
-type tracedStruct struct {
-	handle.Releaser
-	origin *live.Object
-}
-
-func (t *tracedStruct) Release() {
-	defer t.origin.Remove()
-	t.Releaser.Release()
 }

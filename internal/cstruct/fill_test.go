@@ -25,12 +25,14 @@ func TestTracedExport(t *testing.T) {
 	for _, traced := range []bool{false, true} {
 		before := live.Trace(traced)
 		defer live.Trace(before)
-		listed, trees := len(live.Objects()), bridge.Trees()
+		listed, trees := len(live.Objects()), bridge.Exports()
 		r := new(releases)
 		m := tree.Own(r)
 		export := func(out *abi.ArrowArray) error {
 			root := tree.Node{Type: arrow.PrimitiveTypes.Int8, Layout: &layout.All[layout.Fixed], Buffers: []uintptr{0, bridge.Zeros}}
-			return Export("test", &Tree{Mem: tree.Held{Owner: m}, Root: root}, out, nil, nil)
+			exported := &Tree{Mem: m.Retain(), Root: root}
+			defer exported.Drop()
+			return Export("test", exported, out, nil, nil)
 		}
 		var out abi.ArrowArray
 		restore := bridge.LimitBlocks(0)
@@ -48,7 +50,7 @@ func TestTracedExport(t *testing.T) {
 		bridge.CallArrayRelease(&out)
 		assert.Equal(t, 1, r.n)
 		assert.Len(t, live.Objects(), listed)
-		assert.Equal(t, trees, bridge.Trees())
+		assert.Equal(t, trees, bridge.Exports())
 	}
 }
 
@@ -61,10 +63,10 @@ func TestReleaseOfTheRootReleasesItsChildren(t *testing.T) {
 	root := tree.Node{Layout: &layout.All[layout.Struct], Buffers: []uintptr{0}, Children: []tree.Node{int8s, int8s, indices}}
 	root.Type = arrow.StructOf(arrow.Field{Name: "a", Type: int8s.Type}, arrow.Field{Name: "b", Type: int8s.Type}, arrow.Field{Name: "c", Type: dictionary})
 
-	trees, r := bridge.Trees(), new(releases)
+	trees, r := bridge.Exports(), new(releases)
 	m := tree.Own(r)
 	var out abi.ArrowArray
-	require.NoError(t, Export("test", &Tree{Mem: tree.Held{Owner: m}, Root: root}, &out, nil, nil))
+	require.NoError(t, Export("test", &Tree{Mem: m.Retain(), Root: root}, &out, nil, nil))
 	m.Release()
 	var below []*abi.ArrowArray
 	for _, p := range abi.Slice[uintptr](out.Children, 3) {
@@ -81,5 +83,5 @@ func TestReleaseOfTheRootReleasesItsChildren(t *testing.T) {
 	assert.Zero(t, r.n)
 	require.NoError(t, cpeer.ReleaseOnThread(&moved))
 	assert.Equal(t, 1, r.n)
-	assert.Equal(t, trees, bridge.Trees())
+	assert.Equal(t, trees, bridge.Exports())
 }

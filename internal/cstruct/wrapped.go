@@ -1,7 +1,6 @@
 package cstruct
 
 import (
-	"slices"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -24,14 +23,14 @@ type Wrapped struct {
 	Data []*array.Data // of the columns
 }
 
-// Accept sets Data, in the memory of the slice that is there, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
+// Accept sets Data, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
 // WrapRecordBatch accepts, with so many rows. It pins their memory. If it returns
 // false, DataParser finds an error, or what is unusual.
-func (w *Wrapped) Accept(columns []arrow.Array, rows int64, pins *tree.Pins) bool {
+func (w *Wrapped) Accept(columns []arrow.Array, rows int64, pins *bridge.Pins) bool {
 	if !fits(w.Plan, columns) {
 		return false
 	}
-	w.Data = slices.Grow(w.Data[:0], len(columns))[:len(columns)]
+	w.Data = make([]*array.Data, len(columns))
 	p := acceptor{plan: w.Plan, pins: pins}
 	for i, col := range columns {
 		if w.Data[i] = p.column(i, col, rows); w.Data[i] == nil {
@@ -76,7 +75,7 @@ func dataOf(data arrow.ArrayData) *array.Data {
 // acceptor checks data against a plan.
 type acceptor struct {
 	plan *layout.Plan
-	pins *tree.Pins
+	pins *bridge.Pins
 	// The memory of the object that was pinned last, as far as it is known: buffers are often slices
 	// of one object, which need only one pin.
 	low, high uintptr
@@ -164,19 +163,21 @@ func (p *acceptor) pin(b *memory.Buffer) {
 	p.low, p.high = at, at+uintptr(cap(b.Buf()))
 }
 
-// export makes the C structs of a record batch of the columns, and fills *out.
-func (w *Wrapped) export(kind string, rows int64, mem tree.Held, out *abi.ArrowArray) error {
-	block := newBlock(kind, mem, blockSize(w.Plan))
+// exportWrapped makes the C structs of a record batch of the columns, and fills *out.
+func (t *Tree) exportWrapped(kind string, out *abi.ArrowArray) error {
+	w := t.Wrapped
+	block := bridge.NewExport(blockSize(w.Plan))
 	if block == nil {
 		return ErrNoMemory
 	}
 	// In place: a copy of what was written a moment before stalls the processor.
 	var f dataFiller
-	f.start(w.Plan, block, block.Filled(unsafe.Pointer(w)))
-	f.root(rows, f.children(0, len(w.Data)), out)
+	f.start(w.Plan, block)
+	f.root(t.Root.Length, f.children(0, len(w.Data)), out)
 	for i, data := range w.Data {
 		f.fill(i, data)
 	}
+	t.begin(block, kind, f.count())
 	return nil
 }
 
@@ -196,19 +197,21 @@ func blockSize(plan *layout.Plan) uintptr {
 // structs is the first.
 type dataFiller struct {
 	plan                              *layout.Plan
-	filled                            bool // the arrays of buffers are those of an export before
 	block, structs, pointers, buffers uintptr
 }
 
-// start makes f, which is zero, fill a block. filled is true if its arrays of buffers are those of an export before.
-func (f *dataFiller) start(plan *layout.Plan, block *bridge.Block, filled bool) {
+// start makes f, which is zero, fill a block.
+func (f *dataFiller) start(plan *layout.Plan, block *bridge.Block) {
 	structs, pointers := sizes(plan)
-	f.plan, f.filled, f.block = plan, filled, uintptr(unsafe.Pointer(block))
+	f.plan, f.block = plan, uintptr(unsafe.Pointer(block))
 	f.structs = f.block + bridge.BlockSize
 	f.pointers = f.structs + structs
 	f.buffers = f.pointers + pointers
-	block.Live, block.NoBuffer = int64(len(plan.Arrays))+1, 0
+	block.NoBuffer[0] = 0
 }
+
+// count returns the number of structs, with the root.
+func (f *dataFiller) count() int { return len(f.plan.Arrays) + 1 }
 
 // root fills the struct of the record batch, whose pointers to children children has filled.
 func (f *dataFiller) root(rows int64, pointers uintptr, out *abi.ArrowArray) {
@@ -250,9 +253,7 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	buffers := abi.Slice[uintptr](f.buffers, a.Layout.Buffers)
 	out.NBuffers, out.Buffers = int64(len(buffers)), f.buffers
 	f.buffers += uintptr(len(buffers)) * sizeofPointer
-	if !f.filled {
-		fillBuffers(buffers, d.Buffers(), nulls)
-	}
+	fillBuffers(buffers, d.Buffers(), nulls)
 	if buffers[0] == 0 {
 		out.NullCount = 0
 	}

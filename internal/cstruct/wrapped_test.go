@@ -83,13 +83,13 @@ func compareData(t *testing.T, c choices) (name string, accepted bool) {
 	assert.False(t, w.Accept([]arrow.Array{a, a}, rows, mem.Pinner()), "two columns for one field")
 	var once abi.ArrowArray
 	rec := &record{schema: arrow.NewSchema([]arrow.Field{{Name: "a", Type: dt}}, nil), columns: []arrow.Array{a}, rows: rows}
-	trees := bridge.Trees()
-	exported := ExportOnce(rec, nil, &once)
+	trees := bridge.Exports()
+	exported := ExportArrowRecordBatch(rec, &once)
 	if !w.Accept([]arrow.Array{a}, rows, mem.Pinner()) {
 		assert.False(t, exported)
 		assert.Zero(t, rec.refs)
 		assert.Equal(t, abi.ArrowArray{}, once)
-		assert.Equal(t, trees, bridge.Trees())
+		assert.Equal(t, trees, bridge.Exports())
 		return dt.String(), false
 	}
 	assert.True(t, exported)
@@ -108,10 +108,10 @@ func compareData(t *testing.T, c choices) (name string, accepted bool) {
 	assert.Equal(t, rows, nodes[0].Length)
 	var fast, slow abi.ArrowArray
 	root := tree.Node{Layout: &layout.All[layout.Struct], Length: rows, Children: nodes}
-	require.NoError(t, Export("test", &Tree{Mem: tree.Held{Owner: mem}, Root: root, Wrapped: w}, &fast, nil, nil))
-	require.NoError(t, Export("test", &Tree{Mem: tree.Held{Owner: mem}, Root: root}, &slow, nil, nil))
+	require.NoError(t, Export("test", &Tree{Mem: mem.Retain(), Root: root, Wrapped: w}, &fast, nil, nil))
+	require.NoError(t, Export("test", &Tree{Mem: mem.Retain(), Root: root}, &slow, nil, nil))
 	assert.True(t, sameStructs(&fast, &slow), "Accept makes another struct of %v than DataParser", data)
-	assert.True(t, sameStructs(&once, &slow), "ExportOnce makes another struct of %v than DataParser", data)
+	assert.True(t, sameStructs(&once, &slow), "ExportArrowRecordBatch makes another struct of %v than DataParser", data)
 	assert.Equal(t, 1, rec.refs)
 	bridge.CallArrayRelease(&once)
 	assert.Zero(t, rec.refs)

@@ -7,9 +7,10 @@ package handle
 
 import (
 	"math"
-	"math/rand/v2"
 	"sync"
 	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
 // Releaser is what a handle keeps alive: the Go side of a C struct. Release is
@@ -27,9 +28,10 @@ type Word uint64
 // bits of an index are the slot's position in its shard, the low bits the number of the shard.
 const (
 	mark        = 1 << 62
-	generations = 1 << 29 // bits 61 and 63 are the callers'
+	generations = 1 << 30
 
-	shards = 64
+	shardBits = 6
+	shards    = 1 << shardBits
 	// apart is how many bytes two shards must not share: processors fetch cache lines in pairs.
 	apart = 128
 	// firstSlots is the capacity that a shard begins with: whole cache lines, so that it
@@ -63,11 +65,10 @@ type state struct {
 var table [shards]shard
 
 // New returns a word for v, which stays reachable until Take.
-func New(v Releaser) Word { return NewNear(rand.Uint32(), v) }
+func New(v Releaser) Word { return newNear(uint32(live.Near(shardBits)), v) }
 
-// NewNear is New for a caller with a number of its own, such as one per thread: the shard of that
-// number is then likely to be in the processor's cache.
-func NewNear(number uint32, v Releaser) Word {
+// newNear is New with the number of the shard that it tries first.
+func newNear(number uint32, v Releaser) Word {
 	for i := range uint32(shards) { // a shard whose lock is free
 		n := (number + i) % shards
 		if s := &table[n]; s.TryLock() {

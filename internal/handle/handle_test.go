@@ -43,9 +43,9 @@ func TestTakenValueIsNotKept(t *testing.T) {
 }
 
 func TestStaleWordDoesNotNameTheNextValue(t *testing.T) {
-	w := NewNear(0, &counter{})
+	w := newNear(0, &counter{})
 	Take(w)
-	next := NewNear(0, &counter{})
+	next := newNear(0, &counter{})
 	defer Take(next)
 	assert.Equal(t, uint32(w), uint32(next), "the slot is reused")
 	assert.NotEqual(t, w, next, "under another generation")
@@ -64,14 +64,14 @@ func TestUnknownWordsNameNothing(t *testing.T) {
 // However often a slot was used: no word is an address, of the program's half or the
 // kernel's.
 func TestNoWordLooksLikeAnAddress(t *testing.T) {
-	first := NewNear(0, &counter{})
+	first := newNear(0, &counter{})
 	slot := shardOf(first).find(first)
 	Take(first)
 	before := slot.gen
 	defer func() { slot.gen = before }()
 	for _, gen := range []uint32{0, 0xc0, 0x7fff, generations - 1} {
 		slot.gen = gen
-		w := NewNear(0, &counter{})
+		w := newNear(0, &counter{})
 		assert.Equal(t, uint32(first), uint32(w), "the slot is used again")
 		assert.NotZero(t, w>>56, "%#x", w)
 		assert.Less(t, w>>56, Word(0xff), "%#x", w)
@@ -116,12 +116,12 @@ func TestWordsMayBeTakenByOtherThreads(t *testing.T) {
 func TestNewDoesNotWaitForAShardInUse(t *testing.T) {
 	const number = 3
 	v := &counter{}
-	w := NewNear(number, v)
+	w := newNear(number, v)
 	s := shardOf(w)
 	assert.Same(t, &table[number], s)
 	assert.Same(t, v, Take(w))
 	s.Lock()
-	w = NewNear(number, v)
+	w = newNear(number, v)
 	assert.Same(t, v, Take(w))
 	s.Unlock()
 	assert.NotSame(t, s, shardOf(w))
@@ -139,7 +139,7 @@ func TestNewGoesOnWhereAShardIsFull(t *testing.T) {
 		maxSlots = max(maxSlots, len(table[i].slots)+1)
 	}
 	for range maxSlots + 3 {
-		words = append(words, NewNear(number, v))
+		words = append(words, newNear(number, v))
 	}
 	assert.Len(t, s.slots, maxSlots)
 	assert.Zero(t, s.free)
@@ -173,15 +173,15 @@ func TestShardsShareNoCacheLine(t *testing.T) {
 
 func TestNewAndTakeDoNotAllocate(t *testing.T) {
 	v := &counter{}
-	Take(NewNear(0, v)) // grows the shard
-	assert.Zero(t, testing.AllocsPerRun(100, func() { Take(NewNear(0, v)) }))
+	Take(newNear(0, v)) // grows the shard
+	assert.Zero(t, testing.AllocsPerRun(100, func() { Take(newNear(0, v)) }))
 }
 
 func BenchmarkNewTake(b *testing.B) {
 	b.Run("one goroutine", func(b *testing.B) {
 		v := &counter{}
 		for b.Loop() {
-			Take(NewNear(0, v))
+			Take(newNear(0, v))
 		}
 	})
 	b.Run("all processors", func(b *testing.B) {
@@ -189,7 +189,7 @@ func BenchmarkNewTake(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			v, number := &counter{}, threads.Add(1)
 			for pb.Next() {
-				Take(NewNear(number, v))
+				Take(newNear(number, v))
 			}
 		})
 	})

@@ -52,7 +52,7 @@ func (o *Options) Discard(in *cstruct.Input) {
 		return
 	}
 	mem := tree.Adopt(in.Array)
-	mem.ReleaseWith = o.ReleaseWith
+	mem.ReleaseWith(o.ReleaseWith)
 	var at tree.Location
 	in.Locate(&at)
 	o.name(&at)
@@ -67,7 +67,7 @@ func (o *Options) TakeOver(mem *tree.Owner, in *cstruct.Input, at *tree.Location
 	if o.changeNothing() {
 		return nil
 	}
-	mem.ReleaseWith = o.ReleaseWith
+	mem.ReleaseWith(o.ReleaseWith)
 	done := false
 	defer func() {
 		if !done {
@@ -135,13 +135,15 @@ func (o *Options) name(at *tree.Location) {
 
 // awaitBeforeRelease opens the event that the release must wait for, if WithReleaseAfterEvent was
 // given.
-func (o *Options) awaitBeforeRelease(mem *tree.Owner, at *tree.Location) (err error) {
+func (o *Options) awaitBeforeRelease(mem *tree.Owner, at *tree.Location) error {
 	if !o.AfterEvent || at.Event == 0 {
 		return nil
 	}
-	if mem.Event, err = at.OpenEvent(); err != nil {
+	event, err := at.OpenEvent()
+	if err != nil {
 		return noBackend(at, "WithReleaseAfterEvent", err)
 	}
+	mem.ReleaseAfter(event)
 	return nil
 }
 

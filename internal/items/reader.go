@@ -10,8 +10,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
+	"github.com/arrowdevice/arrowdevice/internal/watch"
 )
 
 // Reader is the part that RecordReader and ArrayReader have in common.
@@ -21,7 +21,7 @@ type Reader[T Counted] struct {
 	Fit        func(T) T               // applied to each item; nil: not
 	Check      func(T) error           // checks an item that a program made
 	Count      func(T) *refcount.Count // of an item that the reader lends to the program
-	Waits      keep.Known              // what was waited for: copies out of the items
+	Copies     watch.Place             // has the waits for copies of the items
 	ending
 	exports
 
@@ -49,31 +49,24 @@ func (r *Reader[T]) Hold() bool { return r.Refs.TryRetain() }
 // Pull returns the next item, owned by the caller, or the error that ended the stream:
 // io.EOF after the last item. A panic in the program's code is an error.
 func (r *Reader[T]) Pull() (item T, err error) {
-	item, _, err = r.PullTo(0)
-	return item, err
-}
-
-// PullTo is Pull for a caller that wants the item's C struct at an address: if the source is a Filler, it may have filled
-// the struct. There is no item then.
-func (r *Reader[T]) PullTo(out uintptr) (item T, filled bool, err error) {
 	if r.Over.Load() { // do not wait for a running call
-		return item, false, r.endWith(fielderr.Released("reader"))
+		return item, r.endWith(fielderr.Released("reader"))
 	}
 	defer r.finishQuietly()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ask(out)
+	return r.ask()
 }
 
-// ask is PullTo for the holder of mu. An item that arrives after Close is dropped; one that arrives
+// ask is Pull for the holder of mu. An item that arrives after Close is dropped; one that arrives
 // after the last Release is returned to the caller.
-func (r *Reader[T]) ask(out uintptr) (item T, filled bool, err error) {
+func (r *Reader[T]) ask() (item T, err error) {
 	from := r.stages.apply(&r.Over)
 	if from == nil {
-		return item, false, r.endWith(fielderr.Released("reader"))
+		return item, r.endWith(fielderr.Released("reader"))
 	}
 	if end := r.end.Load(); end != nil {
-		return item, false, end.Err
+		return item, end.Err
 	}
 	answered := false
 	defer func() {
@@ -86,26 +79,17 @@ func (r *Reader[T]) ask(out uintptr) (item T, filled bool, err error) {
 			err = r.endWith(err)
 		}
 	}()
-	filler, fills := from.(Filler[T])
-	if fills && out != 0 {
-		item, filled, err = filler.Fill(out)
-	} else {
-		item, err = from.Next()
-	}
+	item, err = from.Next()
 	if end := r.end.Load(); err == nil && end != nil {
-		if filled {
-			takeBack(filler, out)
-		} else {
-			drop(item)
-		}
+		drop(item)
 		var none T
-		item, filled, err = none, false, end.Err
+		item, err = none, end.Err
 	}
-	if err == nil && !filled && r.Fit != nil {
+	if err == nil && r.Fit != nil {
 		item = r.Fit(item)
 	}
 	answered = true
-	return item, filled, err
+	return item, err
 }
 
 // All yields the items that are left, then an error if the stream ended with one.
@@ -147,7 +131,7 @@ func (r *Reader[T]) Next() bool {
 func (r *Reader[T]) take() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	item, _, err := r.ask(0)
+	item, err := r.ask()
 	if err != nil {
 		return false
 	}
@@ -252,12 +236,12 @@ func (r *Reader[T]) Close(ctx context.Context) error {
 		}()
 	}
 	if IsClosed(r.done) {
-		r.Waits.Publish() // the copies that it has waited for are complete
-		return nil        // even if ctx is done
+		r.Copies.Publish() // the copies that it has waited for are complete
+		return nil         // even if ctx is done
 	}
 	select {
 	case <-r.done:
-		r.Waits.Publish() // the copies that it has waited for are complete
+		r.Copies.Publish() // the copies that it has waited for are complete
 		return nil
 	case <-ctx.Done():
 		return fielderr.ContextError(ctx, fielderr.OpClose)

@@ -24,14 +24,6 @@ type Source[T any] interface {
 	Close(done func())
 }
 
-// Filler is a source that can fill the C struct of an item for a consumer that wants no item.
-type Filler[T any] interface {
-	// Fill is Next, unless it has filled the struct at an address.
-	Fill(out uintptr) (item T, filled bool, err error)
-	// TakeBack releases the struct that Fill has filled: the consumer does not get it.
-	TakeBack(out uintptr)
-}
-
 // Counted is a *RecordBatch or an *Array.
 type Counted interface {
 	comparable
@@ -65,12 +57,6 @@ func NoItemAtEnd[T Counted](item T, err error) error {
 func drop[T Counted](item T) {
 	defer tellPanic()
 	item.Release()
-}
-
-// takeBack releases a struct that was not delivered. A panic there is reported to bridge.OnPanic.
-func takeBack[T any](f Filler[T], out uintptr) {
-	defer tellPanic()
-	f.TakeBack(out)
 }
 
 // Function is a source that calls a function.

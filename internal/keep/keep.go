@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/watch"
 )
 
 // Key stands for memory that was released, or for a function that waits for work. 0 is no key.
@@ -31,16 +32,11 @@ type Driver interface {
 	Read(Key, []device.Range)
 }
 
-var watched atomic.Bool
-
 // Watch is called when a simulated driver is loaded.
-func Watch() { watched.Store(true) }
+func Watch() { watch.Begin(func() watch.Waits { return new(Known) }) }
 
-// Watched reports whether there is a simulated driver in the process.
-func Watched() bool { return watched.Load() }
-
-// Known has the waits for one piece of memory. The zero value is ready. It does not move. Its key ends with
-// [Known.Act], or with the object that it is part of.
+// Known has the waits for one piece of memory; it implements [watch.Waits]. The zero value is ready. Its key ends with
+// [Known.End], or with the object.
 type Known struct{ told atomic.Pointer[told] }
 
 // told is the part that outlives the object: until then no other has its address, which is the key.
@@ -82,9 +78,6 @@ func (k *Known) Add(d Driver) Key {
 	return t.key()
 }
 
-// IsEmpty reports whether there was no wait of which a driver is told.
-func (k *Known) IsEmpty() bool { return k.told.Load() == nil }
-
 // each calls f for each driver that was waited for.
 func (k *Known) each(f func(Driver, Key)) {
 	if t := k.told.Load(); t != nil {
@@ -94,42 +87,52 @@ func (k *Known) each(f func(Driver, Key)) {
 	}
 }
 
-// Act calls f, which acts on the waits, and ends the key.
-func (k *Known) Act(f func()) {
+// End implements watch.Waits.
+func (k *Known) End(callsProgram bool, free func()) {
+	if callsProgram {
+		next := free
+		free = func() {
+			k.Publish()
+			next()
+		}
+	}
 	k.each(func(d Driver, key Key) {
-		next := f
-		f = func() {
+		next := free
+		free = func() {
 			defer d.Forget(key)
 			d.GiveBack(key)
 			Act(d, key, next)
 		}
 	})
-	f()
+	free()
 }
 
-// GiveBack is called before one of several references is released: the work that the thread knows to be done is done
-// with the memory. The last reference may be released on a thread that does not know of it. home is the device of the
-// memory, or nil.
-func (k *Known) GiveBack(home any) {
+// GiveBack implements watch.Waits.
+func (k *Known) GiveBack(home device.Device) {
 	if d := driverOf(home); d != nil {
 		k.Add(d)
 	}
 	k.each(Driver.GiveBack)
 }
 
-// Take adds the waits for other memory, on which the thread acts.
-func (k *Known) Take(other *Known) {
-	other.each(func(d Driver, _ Key) { d.GiveBack(k.Add(d)) })
+// Take implements watch.Waits.
+func (k *Known) Take(other watch.Waits) {
+	if of, ok := other.(*Known); ok {
+		of.each(func(d Driver, _ Key) { d.GiveBack(k.Add(d)) })
+	}
 }
 
-// Publish is called before a function of the program that may pass the memory on.
+// Publish implements watch.Waits.
 func (k *Known) Publish() { k.each(Driver.Publish) }
 
-// Read notes that the work which has read the memory is done. Others may hold references to it, and release it
-// when this module has released its own.
+// Read implements watch.Waits. Others may hold references to the memory, and release it when this module has released
+// its own.
 func (k *Known) Read(ranges []device.Range) {
 	k.each(func(d Driver, key Key) { d.Read(key, ranges) })
 }
+
+// AfterWork implements watch.Waits.
+func (k *Known) AfterWork(of any, f func()) bool { return waits != nil && waits(of, k, f) }
 
 // Act calls f, which acts on the waits for the key.
 func Act(d Driver, key Key, f func()) {
@@ -149,19 +152,4 @@ var driverOf = func(any) Driver { return nil }
 // SetBackend is called once, while packages are initialised.
 func SetBackend(after func(of any, known *Known, f func()) bool, driver func(device any) Driver) {
 	waits, driverOf = after, driver
-}
-
-// AfterWork calls f, a function of this module, after the work of a device or a stream. f acts on that wait and on
-// those in known, which may be nil.
-func AfterWork(of interface{ AfterWork(f func()) }, known *Known, f func()) {
-	if waits == nil || !waits(of, known, f) {
-		of.AfterWork(f)
-	}
-}
-
-// OnComplete is AfterWork for an event.
-func OnComplete(e interface{ OnComplete(f func()) }, known *Known, f func()) {
-	if waits == nil || !waits(e, known, f) {
-		e.OnComplete(f)
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -113,5 +114,5 @@ func (c *Count) Misuse(what string) error {
 	if kind == "" {
 		kind = "object that no function of this package made"
 	}
-	return ended(kind, what)
+	return fmt.Errorf("cdevice: %s: %s: %w", kind, what, fielderr.ErrReleased)
 }

@@ -10,7 +10,7 @@ import (
 
 // bytes returns how many bytes the owner holds, as far as that is known without reading memory.
 func (m *Owner) bytes() (sum int64) {
-	switch w := m.wrapped.(type) {
+	switch w := m.values.(type) {
 	case arrow.RecordBatch:
 		for _, column := range w.Columns() {
 			sum += dataBytes(column.Data(), 1)

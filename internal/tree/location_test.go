@@ -74,8 +74,8 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		"CheckStream": func() error { return at.CheckStream("op", "stream", counted{of: dev}) },
 		"Release": func() error {
 			m := Own(new(releases))
-			var err error
-			m.Event, err = at.OpenEvent()
+			event, err := at.OpenEvent()
+			m.ReleaseAfter(event)
 			m.Release()
 			return err
 		},

@@ -43,13 +43,13 @@ func TestReleasedMemoryDoesNotComeBack(t *testing.T) {
 
 // Memory that C holds stays where it is, until the end of the owner.
 func TestPinsEndWithTheOwner(t *testing.T) {
-	rooted := RootedLive.Sum()
+	rooted := bridge.Pinned.Sum()
 	for range 10 {
 		m := Own(new(releases))
 		m.ReplaceNulls([]Node{{Layout: &layout.All[layout.Fixed], Buffers: []uintptr{0, 0}}})
-		assert.Equal(t, rooted+1, RootedLive.Sum())
+		assert.Equal(t, rooted+1, bridge.Pinned.Sum())
 		m.Release()
-		assert.Equal(t, rooted, RootedLive.Sum())
+		assert.Equal(t, rooted, bridge.Pinned.Sum())
 	}
 	// The runtime ends the process when it collects a Pinner that still pins.
 	for range 2 {
@@ -66,22 +66,20 @@ func TestPinsEndWithTheOwner(t *testing.T) {
 	}
 }
 
-// A tree that ends after its owner's last reference takes the exports from the list of those that
-// Trees counts: their memory, too large for free to keep, is gone.
-func TestTreeThatEndsLast(t *testing.T) {
+// An export keeps the memory after the last reference of Go.
+func TestExportThatEndsLast(t *testing.T) {
 	const huge = 64 << 20
-	trees, owners := bridge.Trees(), bridge.Owners()
+	trees := bridge.Exports()
 	r := new(releases)
 	m := Own(r)
 	bridge.CallArrayRelease(exportOf(m, huge))
 	last := exportOf(m, huge)
 	m.Release()
 	assert.Zero(t, r.n)
-	assert.Equal(t, trees+1, bridge.Trees())
+	assert.Equal(t, trees+1, bridge.Exports())
 	bridge.CallArrayRelease(last)
 	assert.Equal(t, 1, r.n)
-	assert.Equal(t, trees, bridge.Trees())
-	assert.Equal(t, owners, bridge.Owners())
+	assert.Equal(t, trees, bridge.Exports())
 }
 
 // A release callback of a producer in Go that panics leaves nothing pinned or counted.
@@ -91,15 +89,15 @@ func TestPanickingReleaseEndsTheRest(t *testing.T) {
 		"by a releaser":   func(release func()) { release() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			imported, rooted, handles := ImportedLive.Sum(), RootedLive.Sum(), handle.Live()
+			imported, rooted, handles := ImportedLive.Sum(), bridge.Pinned.Sum(), handle.Live()
 			m := Adopt(&abi.ArrowArray{Release: cpeer.PanickingArrayRelease})
-			m.ReleaseWith = around
+			m.ReleaseWith(around)
 			m.Pin(new(int64))
 			assert.Equal(t, imported+1, ImportedLive.Sum())
-			assert.Equal(t, rooted+1, RootedLive.Sum())
+			assert.Equal(t, rooted+1, bridge.Pinned.Sum())
 			assert.PanicsWithValue(t, "cpeer: a release callback panics", m.Release)
 			assert.Equal(t, imported, ImportedLive.Sum())
-			assert.Equal(t, rooted, RootedLive.Sum())
+			assert.Equal(t, rooted, bridge.Pinned.Sum())
 			assert.Equal(t, handles, handle.Live())
 		})
 	}

@@ -1,41 +1,66 @@
 package tree
 
 import (
-	"runtime"
 	"sync"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
-// Pins pins Go objects for C until Unpin, as a runtime.Pinner does, and can be used again. It keeps the runtime's
-// lists: a new Pinner has a finalizer, which takes as long as an export, and the runtime keeps one for each processor.
-type Pins struct {
-	pinners []runtime.Pinner
-	count   int // of calls of Pin
+// pins pins the Go objects of an owner for C, and stays reachable until free, even if the program forgets the owner.
+type pins struct {
+	bridge.Pins
+	root handle.Word
 }
 
-// perPinner is how many objects a runtime.Pinner pins without a list that grows, which it would drop at Unpin. That of
-// the last of so many grows, since each costs an allocation and a finalizer when it is made.
-const (
-	perPinner   = 5
-	mostPinners = 32
-)
+// unused has pins that pin nothing.
+var unused = sync.Pool{New: func() any { return new(pins) }}
 
-// Pin pins one object. An address of C memory is allowed, and costs little.
-func (p *Pins) Pin(pointer any) {
-	i := min(p.count/perPinner, mostPinners-1)
-	if i == len(p.pinners) {
-		p.pinners = append(p.pinners, runtime.Pinner{})
+func newPins() *pins {
+	p := unused.Get().(*pins)
+	p.root = handle.New(p)
+	return p
+}
+
+// Release makes pins the value of a handle, whose end does not release it.
+func (*pins) Release() {}
+
+// free unpins the objects. There may be no pins.
+func (p *pins) free() {
+	if p == nil {
+		return
 	}
-	p.count++
-	p.pinners[i].Pin(pointer)
+	handle.Take(p.root)
+	p.Unpin()
+	unused.Put(p)
 }
 
-// Unpin unpins all objects.
-func (p *Pins) Unpin() {
-	for i := range p.pinners[:min((p.count+perPinner-1)/perPinner, mostPinners)] {
-		p.pinners[i].Unpin()
+// Pinner returns what pins Go objects until the last Release, for code that makes the owner, and pins many.
+func (m *Owner) Pinner() *bridge.Pins {
+	if m.pins == nil {
+		m.pins = newPins()
 	}
-	p.count = 0
+	return &m.pins.Pins
 }
 
-// unused has Pins that pin nothing.
-var unused = sync.Pool{New: func() any { return new(Pins) }}
+// Pin pins one Go object until the last Release. An address of C memory is allowed and costs almost
+// nothing. Only code that makes the owner calls it.
+func (m *Owner) Pin(pointer any) { m.Pinner().Pin(pointer) }
+
+// PinMore is Pin for a caller that holds a reference: others may do so at the same time.
+func (m *Owner) PinMore(pointer any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Pin(pointer)
+}
+
+// PinEvent returns the address of a native event handle, to which sync_event points. The handle is alone in its
+// allocation: with a Go pointer beside it, cgo refuses to pass a struct of C that has the address.
+func (m *Owner) PinEvent(handle uintptr) uintptr {
+	cell := new(uintptr)
+	*cell = handle
+	m.Pin(cell)
+	// mutant: return 0 * uintptr(unsafe.Pointer(cell))
+	return uintptr(unsafe.Pointer(cell))
+}

@@ -15,9 +15,9 @@ import (
 )
 
 // exportOf is a struct that keeps m alive, in a block of size bytes.
-func exportOf(m interface{ Export(uintptr) *bridge.Block }, size uintptr) *abi.ArrowArray {
-	block := m.Export(size)
-	block.Live = 1
+func exportOf(m *Owner, size uintptr) *abi.ArrowArray {
+	block := bridge.NewExport(size)
+	block.Begin("test", 1, m.Retain())
 	return &abi.ArrowArray{Release: bridge.ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
 }
 
@@ -41,7 +41,7 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 	}
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
-			rooted, handles, owners := RootedLive.Sum(), handle.Live(), bridge.Owners()
+			rooted, handles, trees := bridge.Pinned.Sum(), handle.Live(), bridge.Exports()
 			for range 300 {
 				r := new(releases)
 				m := Own(r)
@@ -61,9 +61,9 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 				m.Release()
 				assert.Equal(t, 1, r.n)
 			}
-			assert.Equal(t, rooted, RootedLive.Sum())
+			assert.Equal(t, rooted, bridge.Pinned.Sum())
 			assert.Equal(t, handles, handle.Live())
-			assert.Equal(t, owners, bridge.Owners())
+			assert.Equal(t, trees, bridge.Exports())
 		})
 	}
 }

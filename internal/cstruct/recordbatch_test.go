@@ -12,9 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // numbers is a record batch of so many columns in memory of the Go heap.
@@ -33,17 +31,17 @@ func numbers(columns int) *record {
 }
 
 // What an export has pinned stays pinned until its release, also if others that use the same objects end before.
-func TestExportsOnceKeepTheirMemory(t *testing.T) {
-	before := tree.RootedLive.Sum()
+func TestExportArrowRecordBatchKeepsItsMemory(t *testing.T) {
+	before := bridge.Pinned.Sum()
 	for _, columns := range []int{1, 5, 6, 30, 155, 160, 161, 300} {
 		recs := []*record{numbers(columns), numbers(columns), numbers(columns)}
 		all := make([]abi.ArrowArray, len(recs))
 		var addresses []uintptr
 		for range 3 {
 			for i, rec := range recs {
-				assert.True(t, ExportOnce(rec, nil, &all[i]))
+				assert.True(t, ExportArrowRecordBatch(rec, &all[i]))
 			}
-			assert.EqualValues(t, before+3, tree.RootedLive.Sum())
+			assert.EqualValues(t, before+3, bridge.Pinned.Sum())
 			runtime.GC() // which ends the process if it finds a Pinner that pins
 			for i := range all {
 				for k, child := range abi.Slice[uintptr](all[i].Children, columns) {
@@ -60,7 +58,7 @@ func TestExportsOnceKeepTheirMemory(t *testing.T) {
 				}
 				addresses = addresses[:0]
 			}
-			assert.Equal(t, before, tree.RootedLive.Sum())
+			assert.Equal(t, before, bridge.Pinned.Sum())
 			runtime.GC()
 		}
 	}
@@ -87,36 +85,31 @@ func (u unusual) Retain() {
 }
 
 // What is not exported leaves nothing behind, and the struct as it was.
-func TestExportOnceRefuses(t *testing.T) {
-	trees, pinned := bridge.Trees(), tree.RootedLive.Sum()
+func TestExportArrowRecordBatchRefuses(t *testing.T) {
+	trees, pinned := bridge.Exports(), bridge.Pinned.Sum()
 	rec := numbers(2)
-	refused := func(name string, rec arrow.RecordBatch, of *arrow.Schema) {
+	refused := func(name string, rec arrow.RecordBatch) {
 		t.Helper()
 		var out abi.ArrowArray
-		assert.False(t, ExportOnce(rec, of, &out), name)
+		assert.False(t, ExportArrowRecordBatch(rec, &out), name)
 		assert.Equal(t, abi.ArrowArray{}, out, name)
-		assert.Equal(t, trees, bridge.Trees(), name)
-		assert.Equal(t, pinned, tree.RootedLive.Sum(), name)
+		assert.Equal(t, trees, bridge.Exports(), name)
+		assert.Equal(t, pinned, bridge.Pinned.Sum(), name)
 	}
-	refused("no record batch", nil, nil)
-	refused("a nil record batch", (*record)(nil), nil)
-	refused("another schema", rec, numbers(2).schema)
-	refused("no schema", &record{columns: rec.columns, rows: 3}, nil)
+	refused("no record batch", nil)
+	refused("a nil record batch", (*record)(nil))
+	refused("no schema", &record{columns: rec.columns, rows: 3})
 	foreign := rec.schema.WithEndianness(endian.NonNativeEndian)
-	refused("the byte order of another machine", &record{schema: foreign, columns: rec.columns, rows: 3}, nil)
-	refused("no columns", &record{schema: rec.schema, rows: 3}, nil)
-	refused("a column less", &record{schema: rec.schema, columns: rec.columns[:1], rows: 3}, nil)
-	refused("other rows", &record{schema: rec.schema, columns: rec.columns, rows: 2}, nil)
-	refused("a nil column", &record{schema: rec.schema, columns: []arrow.Array{rec.columns[0], nil}, rows: 3}, nil)
-	refused("a panic", unusual{rec, "Columns"}, nil)
-	refused("a panic in Retain", unusual{rec, "Retain"}, nil)
+	refused("the byte order of another machine", &record{schema: foreign, columns: rec.columns, rows: 3})
+	refused("no columns", &record{schema: rec.schema, rows: 3})
+	refused("a column less", &record{schema: rec.schema, columns: rec.columns[:1], rows: 3})
+	refused("other rows", &record{schema: rec.schema, columns: rec.columns, rows: 2})
+	refused("a nil column", &record{schema: rec.schema, columns: []arrow.Array{rec.columns[0], nil}, rows: 3})
+	refused("a panic", unusual{rec, "Columns"})
+	refused("a panic in Retain", unusual{rec, "Retain"})
 	func() {
 		defer bridge.LimitBlocks(0)()
-		refused("no memory", rec, nil)
-	}()
-	func() {
-		defer live.Trace(live.Trace(true))
-		refused("while objects are listed", rec, nil)
+		refused("no memory", rec)
 	}()
 	assert.Zero(t, rec.refs)
 }

@@ -1,6 +1,0 @@
-//go:build asan
-
-package bridge
-
-// asan reports whether the program is built with AddressSanitizer.
-const asan = true
