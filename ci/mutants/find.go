@@ -56,7 +56,8 @@ var waits = map[string]removal{
 
 	"Capturing": isFree, "mayUse": isFree,
 
-	"AfterWork": atOnce, "OnComplete": atOnce, "later": atOnce, "keepUntilDone": atOnce, "afterStream": atOnce,
+	"AfterWork": atOnce, "AfterEvent": atOnce, "OnComplete": atOnce, "later": atOnce, "keepUntilDone": atOnce, "afterStream": atOnce,
+	"after": atOnce, "afterUsers": atOnce, "afterEvent": atOnce,
 	"add": endsAtOnce,
 
 	"endAfter": unproven, "FreeAfter": unproven,
