@@ -81,10 +81,10 @@ func (d *derived[T]) read() (item T, err error) {
 // takes the reference to the item.
 func (d *derived[T]) ownerOf(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
-	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), seenBy: []*watch.Place{d.copies, &d.from.Copies, mem.Seen()}}
+	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), add: []*watch.Place{d.copies, &d.from.Copies, mem.Waits()}}
 	own := tree.Own(copied)
 	own.Block = mem.Block
-	copied.seen = own.Seen()
+	copied.waits = own.Waits()
 	return own
 }
 
@@ -118,16 +118,16 @@ type copiedItem struct {
 	item   handle.Releaser
 	uses   *items.Countdown // of the derived reader
 	source *items.Countdown // of the reader that the item was taken from; nil: not in use
-	seen   *watch.Place     // has the waits for the copy, which seenBy gets: both readers and the memory
-	seenBy []*watch.Place
+	waits  *watch.Place     // for the copy
+	add    []*watch.Place   // to those of both readers and of the memory
 }
 
 // Release drops the item. The uses end after that, since a source must outlive its items.
 func (c *copiedItem) Release() {
 	defer c.uses.Part()
 	defer c.source.Part()
-	for _, p := range c.seenBy {
-		p.Take(c.seen)
+	for _, p := range c.add {
+		p.Take(c.waits)
 	}
 	c.item.Release()
 }

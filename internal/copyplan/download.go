@@ -55,7 +55,7 @@ func (d *downloader) direct(ctx context.Context, list []device.Range) error {
 		d.keepUntilDone(d.stream, func() {
 			pins.Unpin()
 			// The allocator may be the program's, and pass the memory on.
-			d.Mem.Seen().Publish() // mutant: deleted
+			d.Mem.Waits().Publish() // mutant: deleted
 			d.to.Release()
 		})
 		return err

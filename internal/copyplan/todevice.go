@@ -56,12 +56,12 @@ func copyToDevice(ctx context.Context, s *source, plans []Plan, dev device.Devic
 		s.Mem.Retain()
 		mem, reads := s.Mem, d.reads
 		mem.AfterEvent(d.event, func() {
-			mem.Seen().Read(reads)
+			mem.Waits().Read(reads)
 			mem.Release()
 		})
 	default: // part of the copy may be enqueued, and still read the source
 		mem, reads := s.Mem, d.reads
-		s.keepUntilDone(stream, func() { mem.Seen().Read(reads) })
+		s.keepUntilDone(stream, func() { mem.Waits().Read(reads) })
 	}
 	if err != nil {
 		d.Release()

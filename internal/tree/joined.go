@@ -18,7 +18,7 @@ func Join(owners []*Owner, nodes []Node) *Owner {
 		return owners[0].Retain()
 	}
 	own := Own(j)
-	j.seen = &own.wait.seen
+	j.waits = &own.ending.waits
 	own.Size = Bytes(nodes)
 	for _, m := range j.owners {
 		if home := m.Retain().base().Home; own.Home == nil {
@@ -31,16 +31,13 @@ func Join(owners []*Owner, nodes []Node) *Owner {
 // joined is references to owners.
 type joined struct {
 	owners []*Owner
-	seen   *watch.Place // the waits for all of them together
+	waits  *watch.Place // for all of them together
 }
 
 // Release drops the references, even if a callback of a producer panics.
 func (j *joined) Release() {
 	for _, m := range j.owners {
-		m.Seen().Take(j.seen)
+		m.Waits().Take(j.waits)
 		defer m.Release()
 	}
 }
-
-// Seen has this module's waits for the memory.
-func (m *Owner) Seen() *watch.Place { return &m.base().wait.seen }

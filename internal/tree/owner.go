@@ -30,8 +30,8 @@ type Owner struct {
 	// of an import at least, once UsedOn was called; zero for wrapped memory.
 	Size int64
 
-	mu   sync.Mutex // guards pins, Size and wait.users where several goroutines change them
-	wait wait       // what the end waits for
+	mu     sync.Mutex // guards pins, Size and ending.users where several goroutines change them
+	ending ending
 }
 
 // ImportedLive counts imported structs that were not released.
@@ -100,7 +100,7 @@ func (m *Owner) base() *Owner {
 func (m *Owner) UsedOn(dev device.Device, s device.Stream, nodes func() []Node) {
 	m = m.base()
 	m.mu.Lock()
-	m.wait.users = withUser(m.wait.users, user{dev, s})
+	m.ending.users = withUser(m.ending.users, user{dev, s})
 	unknown := m.Size == 0 && m.values == nil
 	m.mu.Unlock()
 	if _, counts := dev.(device.WaitCounter); counts && unknown && nodes != nil {
@@ -122,16 +122,16 @@ func (m *Owner) MarkExported() {
 }
 
 // ReleaseAfter has the end of an import wait for the event, and closes it: WithReleaseAfterEvent.
-func (m *Owner) ReleaseAfter(event device.Event) { m.wait.event = event }
+func (m *Owner) ReleaseAfter(event device.Event) { m.ending.event = event }
 
 // ReleaseWith gives a function the producer's callback to call, in place of a direct call: WithReleaser.
-func (m *Owner) ReleaseWith(f func(release func())) { m.wait.release = f }
+func (m *Owner) ReleaseWith(f func(release func())) { m.ending.release = f }
 
 // Release drops one reference. The last one releases the memory: at once, on the calling thread,
 // or, if work of a device may be using it, after that work, on a goroutine of the device's backend.
 func (m *Owner) Release() {
 	if watch.Begun() && !m.refs.Sole() {
-		m.wait.seen.GiveBack(m.base().Home)
+		m.ending.waits.GiveBack(m.base().Home)
 	}
 	if m.refs.Release() {
 		m.end()
@@ -140,7 +140,7 @@ func (m *Owner) Release() {
 
 // end ends the memory after the last reference: after the work that may use it, and the event that its import named.
 func (m *Owner) end() {
-	if len(m.wait.users) == 0 && m.wait.event == nil {
+	if len(m.ending.users) == 0 && m.ending.event == nil {
 		m.free() // without the allocation of a function
 		return
 	}
@@ -149,12 +149,12 @@ func (m *Owner) end() {
 
 // free releases all that the owner has.
 func (m *Owner) free() {
-	if m.wait.seen.Empty() {
+	if m.ending.waits.Empty() {
 		m.freeAll() // without the allocation of a function
 		return
 	}
 	_, program := m.values.(ownedByProgram)
-	m.wait.seen.End(program || m.foreign.Release != 0, m.freeAll)
+	m.ending.waits.End(program || m.foreign.Release != 0, m.freeAll)
 }
 
 // ownedByProgram is memory that ends by a function of the program.
@@ -166,10 +166,10 @@ func (m *Owner) freeAll() {
 	defer m.pins.free()
 	switch {
 	case m.foreign.Release == 0:
-	case m.wait.release == nil:
+	case m.ending.release == nil:
 		m.releaseForeign()
 	default:
-		m.wait.release(m.releaseForeign)
+		m.ending.release(m.releaseForeign)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Waits are this module's waits for one piece of memory, or for the sources of a reader's copies. Place has the methods'
-// meaning.
+// Waits are this module's waits for one piece of memory, or for the sources of a reader's copies. The methods of Place
+// say when they are called.
 type Waits interface {
 	// GiveBack notes that the memory is in no use by the work that the thread knows to be done. The last reference may be
 	// released on a thread that does not know of it.
