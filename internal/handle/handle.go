@@ -37,6 +37,8 @@ const (
 	// firstSlots is the capacity that a shard begins with: whole cache lines, so that it
 	// shares none with another shard.
 	firstSlots = 16
+	// leastShrunk is the number of slots up to which a shard keeps them all.
+	leastShrunk = 1024
 )
 
 // maxSlots is how many slots of a shard a word can name; tests have fewer.
@@ -59,7 +61,9 @@ type state struct {
 	sync.Mutex
 	slots []slot
 	free  uint32 // position+1 of the first free slot, 0 if there is none
+	gen   uint32 // of new slots, less 1: no slot that was dropped has had a later one
 	live  int
+	taken int // words since shrink has looked
 }
 
 var table [shards]shard
@@ -118,7 +122,7 @@ func (s *shard) grow() uint32 {
 	if s.slots == nil {
 		s.slots = make([]slot, 0, firstSlots)
 	}
-	s.slots = append(s.slots, slot{gen: 1})
+	s.slots = append(s.slots, slot{gen: (s.gen + 1) % generations})
 	return uint32(len(s.slots))
 }
 
@@ -164,7 +168,34 @@ func Take(w Word) Releaser {
 	at.gen = (at.gen + 1) % generations
 	at.next, s.free = s.free, (uint32(w)-1)/shards+1
 	s.live--
+	s.taken++
+	if len(s.slots) > leastShrunk && (s.live == 0 || s.taken >= len(s.slots)/2) {
+		s.shrink()
+	}
 	return v
+}
+
+// shrink drops the slots behind the last one in use, if these are half of all: a burst of exports does not keep the
+// memory of its handles. The shard is locked.
+func (s *shard) shrink() {
+	s.taken = 0
+	used := len(s.slots)
+	for used > 0 && s.slots[used-1].value == nil {
+		used--
+	}
+	if used > len(s.slots)/2 {
+		return
+	}
+	for _, dropped := range s.slots[used:] {
+		s.gen = max(s.gen, dropped.gen)
+	}
+	s.slots = append(make([]slot, 0, max(used, firstSlots)), s.slots[:used]...)
+	s.free = 0
+	for i := used; i > 0; i-- {
+		if at := &s.slots[i-1]; at.value == nil {
+			at.next, s.free = s.free, uint32(i)
+		}
+	}
 }
 
 // Live returns the number of words that were issued and not yet taken. It is exact unless another

@@ -194,3 +194,56 @@ func BenchmarkNewTake(b *testing.B) {
 		})
 	})
 }
+
+// A burst of words does not keep its memory, and a word that has ended names no value afterwards. Words that live longer
+// keep the slots before them.
+func TestShardsShrinkAfterABurst(t *testing.T) {
+	const burst = 20 * leastShrunk
+	own := func(w Word) int { return len(shardOf(w).slots) }
+	for _, c := range []struct {
+		name        string
+		live        int // the number of the word that lives longer, of each burst
+		least, most int // slots afterwards
+	}{{"none", -1, 0, leastShrunk}, {"the first", 0, 1, leastShrunk}, {"one of the last", burst - 10, burst / 2, 2 * burst}} {
+		t.Run(c.name, func(t *testing.T) {
+			before := Live()
+			var stale, longer []Word
+			for range 3 {
+				words := make([]Word, burst)
+				for i := range words {
+					words[i] = newNear(3, &counter{})
+				}
+				assert.Greater(t, own(words[0]), leastShrunk)
+				for i, w := range words {
+					if i == c.live {
+						longer = append(longer, w)
+						continue
+					}
+					assert.NotNil(t, Take(w))
+				}
+				for range len(words) / 2 { // the shard looks now and then
+					Take(newNear(3, &counter{}))
+				}
+				stale = append(stale, words...)
+				assert.GreaterOrEqual(t, own(words[0]), c.least)
+				assert.LessOrEqual(t, own(words[0]), c.most)
+			}
+			for _, w := range longer {
+				assert.NotNil(t, Take(w))
+			}
+			again := make([]Word, burst)
+			for i := range again {
+				again[i] = newNear(3, &counter{})
+			}
+			for _, w := range stale {
+				if Take(w) != nil {
+					t.Fatalf("%#x names another value", w)
+				}
+			}
+			for _, w := range again {
+				assert.NotNil(t, Take(w))
+			}
+			assert.Equal(t, before, Live())
+		})
+	}
+}
