@@ -18,14 +18,15 @@ import (
 // CheckColumns checks the struct of a record batch, and returns the plan of its schema, of which
 // Columns makes nodes. If only Parser accepts the struct, it also returns the nodes that Parser made.
 // It does not change the struct.
-func CheckColumns(in *Input, s *arrow.Schema) (*layout.Plan, []tree.Node, error) {
+func CheckColumns(in *Input, s *arrow.Schema) (plan *layout.Plan, nodes []tree.Node, err error) {
 	if s == nil {
 		return nil, nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
 	}
 	if err := checkDevice(in.ID, in.Event); err != nil {
 		return nil, nil, err
 	}
-	plan, err := layout.PlanOf(s)
+	defer recoverType(&err)
+	plan, err = layout.PlanOf(s)
 	if err == nil && acceptsBatch(plan, in) {
 		return plan, nil, nil
 	}

@@ -37,6 +37,13 @@ func parseColumns(in *Input, s *arrow.Schema) ([]tree.Node, error) {
 	return columns, checkEvent(in, columns)
 }
 
+// recoverType turns the panic of a caller's type, which may be an extension type of the program, into an error.
+func recoverType(err *error) {
+	if v := recover(); v != nil {
+		*err = fielderr.New(fielderr.OpImport, "schema", nil, nil, layout.TypePanic(v))
+	}
+}
+
 // countColumns returns the number of nodes of the columns of a batch.
 func countColumns(s *arrow.Schema) (count int, err error) {
 	i := 0
@@ -62,10 +69,11 @@ func countArray(dt arrow.DataType) (count int, err error) {
 }
 
 // ImportArray makes the nodes of an array; the first one is its root. It does not change the struct.
-func ImportArray(in *Input, dt arrow.DataType) ([]tree.Node, error) {
+func ImportArray(in *Input, dt arrow.DataType) (made []tree.Node, err error) {
 	if err := checkDevice(in.ID, in.Event); err != nil {
 		return nil, err
 	}
+	defer recoverType(&err)
 	count, err := countArray(dt)
 	if err != nil {
 		return nil, fielderr.New(fielderr.OpImport, "schema.type", nil, nil, err)

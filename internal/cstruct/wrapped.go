@@ -173,10 +173,11 @@ func (t *Tree) exportWrapped(kind string, out *abi.ArrowArray) error {
 	// In place: a copy of what was written a moment before stalls the processor.
 	var f dataFiller
 	f.start(w.Plan, block)
-	f.root(t.Root.Length, f.children(0, len(w.Data)), out)
+	pointers := f.children(0, len(w.Data))
 	for i, data := range w.Data {
 		f.fill(i, data)
 	}
+	f.root(t.Root.Length, pointers, out)
 	t.begin(block, kind, f.count())
 	return nil
 }

@@ -89,14 +89,16 @@ func New(schema *arrow.Schema, rows int64, metadata *arrow.Metadata, columns *tr
 }
 
 // start checks the columns. It takes the reference to the owner.
-func (b *Batch) start(mem *tree.Owner) error {
+func (b *Batch) start(mem *tree.Owner) (err error) {
 	b.refs.Init("record batch of HostView")
 	b.memory.start(mem)
-	err := b.checkAll()
-	if err != nil {
-		b.Release()
-	}
-	return err
+	defer func() {
+		if err != nil {
+			b.Release()
+		}
+	}()
+	defer layout.RecoverType(&err) // an extension type is a program's
+	return b.checkAll()
 }
 
 // viewer returns a viewer of the columns. shared is as its own.

@@ -69,11 +69,11 @@ func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
 	if n.Layout.Kind == layout.Fixed && n.Type.ID() != arrow.EXTENSION {
 		return v.fixed(n, layout.LeastSize(n.Type, n.Layout, 1, n.Offset+n.Length)), nil
 	}
-	data, err := v.data(n)
-	if err != nil {
+	var data *array.Data
+	defer hostread.RecoverArrow(&err, func() { v.refused(data) }) // also of an extension type, which is a program's
+	if data, err = v.data(n); err != nil {
 		return nil, err
 	}
-	defer hostread.RecoverArrow(&err, func() { v.refused(data) })
 	return v.make(data), nil
 }
 
@@ -124,9 +124,12 @@ func (v *viewer) buffer(addr uintptr, size int64) *memory.Buffer {
 	return to
 }
 
-// refused ends the memory of an array that arrow-go refused, whose references cannot be dropped.
+// refused ends the memory of an array that arrow-go refused, whose references cannot be dropped. data is nil if it was
+// not complete.
 func (v *viewer) refused(data *array.Data) {
-	discard(data)
+	if data != nil {
+		discard(data)
+	}
 	if !v.shared {
 		v.mem.abandon()
 	}

@@ -185,9 +185,12 @@ func ByteWidth(st arrow.DataType) int64 {
 // not made by their constructors.
 func RecoverType(err *error) {
 	if v := recover(); v != nil {
-		*err = fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v)
+		*err = TypePanic(v)
 	}
 }
+
+// TypePanic is the error for a data type of a program that has panicked with v.
+func TypePanic(v any) error { return fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v) }
 
 // CountNodes adds to *count the number of arrays in the tree below and including
 // dt. It returns an error for types without a layout, and for trees deeper than
