@@ -19,8 +19,8 @@ import (
 // this package's own work is done. A program that has waited for zeros may unload the producer's
 // library.
 //
-// A reading takes a while. What other goroutines and threads begin and end meanwhile may count too much, and in
-// ExportedArrays and ExportedBlocks too little, even below zero: these two are exact while no export begins or ends.
+// A reading takes a while. Objects that other goroutines and threads begin and end meanwhile may be counted, too; none that
+// is alive all the while is left out.
 type Stats struct {
 	Batches         int64 // batches and arrays that this program has not released
 	ExportedArrays  int64 // exported array trees that a consumer has not fully released

@@ -66,8 +66,11 @@ func newBlock(size uintptr) *Block {
 // Attach sets the value that the last release of a struct in a block of NewBlock releases. It is called at most once.
 func (b *Block) Attach(v handle.Releaser) { b.Handle = handle.New(v) }
 
-// Blocks returns the number of blocks whose structs are not all released.
-func Blocks() int64 { return made.Sum() - int64(C.cdevice_v0_blocks_freed()) + Exports() }
+// Blocks returns the number of blocks whose structs are not all released. As Counter.Sum, it never counts too few.
+func Blocks() int64 {
+	freed := int64(C.cdevice_v0_blocks_freed()) // before those that were made
+	return made.Sum() - freed + Exports()
+}
 
 // exports counts exported trees of arrays whose end is not complete.
 var exports live.Counter
