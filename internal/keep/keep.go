@@ -19,10 +19,10 @@ type Key uintptr
 
 // Driver is a simulated driver, which is told on which waits the module acts.
 type Driver interface {
-	// GiveBack notes that memory is released: the work that the thread knows to be done is done with it.
+	// GiveBack notes that memory is released: everything that the thread has waited for no longer uses it.
 	GiveBack(Key)
-	// Act has the calling thread act on the waits for the key, and on those that it acted on before. It returns
-	// the key of those.
+	// Act makes the thread's next calls count as ordered after the waits for the key, and after those for the key
+	// that it acted on before, which it returns.
 	Act(Key) Key
 	// Publish lets the program know of the waits for the key.
 	Publish(Key)

@@ -23,8 +23,8 @@ func (c *Counter) Add(n int64) {
 	}
 }
 
-// Sum returns the count. What other goroutines begin and end meanwhile may count too much, and never too little: an object whose end was
-// read had begun before.
+// Sum returns the count. It may overcount objects that begin or end meanwhile, and never undercounts: an object whose
+// end was read had begun before.
 func (c *Counter) Sum() (n int64) {
 	for i := range c {
 		n += c[i].ended.Load()

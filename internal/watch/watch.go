@@ -12,8 +12,8 @@ import (
 // Waits are this module's waits for one piece of memory, or for the sources of a reader's copies. The methods of Place
 // say when they are called.
 type Waits interface {
-	// GiveBack notes that the memory is in no use by the work that the thread knows to be done. The last reference may be
-	// released on a thread that does not know of it.
+	// GiveBack notes that everything that the thread has waited for no longer uses the memory. The last reference may be
+	// released on a thread that has not waited.
 	GiveBack(home device.Device)
 	// AfterWork does nothing, and reports false, for the work of an unknown backend.
 	AfterWork(of any, f func()) bool
