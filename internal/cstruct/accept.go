@@ -14,7 +14,7 @@ import (
 
 // An import checks a record batch twice at most. First come the checks of this file: comparisons only, guided by a plan,
 // which store nothing and build no error. If they fail, Parser repeats them, and names the field that is wrong; its
-// result is final. FuzzPlans holds the two together.
+// result is final. FuzzPlansAcceptWhatTheParserAccepts holds the two together.
 
 // CheckColumns checks the struct of a record batch, and returns the plan of its schema, of which
 // Columns makes nodes. If only Parser accepts the struct, it also returns the nodes that Parser made.
