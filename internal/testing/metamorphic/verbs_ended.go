@@ -101,7 +101,11 @@ func drawWait(g *generator) (Op, bool) {
 	if s == nil {
 		return Op{}, false
 	}
-	return Op{On: []string{s.name}}, true
+	o := Op{On: []string{s.name}}
+	if s.flow().exports > 0 {
+		o.Args = []string{"open"}
+	}
+	return o, true
 }
 
 // waitable reports whether the end of the exported streams of a reader is known.
@@ -117,6 +121,8 @@ func expectWait(m *model, o Op) (string, bool) {
 	}
 	f := s.flow()
 	switch {
+	case (f.exports > 0) != (o.arg(0) == "open"):
+		return "", false
 	case f.given == 0:
 		return failed("ErrInvalid"), true
 	case f.exports > 0:
@@ -127,7 +133,11 @@ func expectWait(m *model, o Op) (string, bool) {
 
 func doWait(r *run, o Op) string {
 	s := value[reader](r, o.On[0])
-	ctx, cancel := context.WithTimeout(background, 2*time.Millisecond)
+	enough := limit() // a release that was asked for may be on its way on another goroutine
+	if o.arg(0) == "open" {
+		enough = 2 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(background, enough)
 	defer cancel()
 	err := s.Wait(ctx)
 	if seen, ok := knownEnd(err); ok {
