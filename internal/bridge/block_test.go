@@ -4,12 +4,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -86,16 +84,4 @@ func TestReleasesOnThreadsWhileGoExports(t *testing.T) {
 	}
 	all.Wait()
 	assert.Equal(t, before, countsNow())
-}
-
-func TestExportsDoNotAllocate(t *testing.T) {
-	v := new(owner)
-	v.release = func() {}
-	a := new(abi.ArrowArray)
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		block := NewExport(BlockSize)
-		block.Begin("test", 1, v)
-		*a = abi.ArrowArray{Release: ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
-		CallArrayRelease(a)
-	}))
 }
