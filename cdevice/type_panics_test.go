@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -35,12 +36,12 @@ func TestPanicsOfExtensionTypes(t *testing.T) {
 		"batch": func(out *cdevice.CArrowDeviceArray, n int64) error {
 			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 			left.Store(n)
-			return useBatch(out, schema)
+			return view[arrow.RecordBatch](cdevice.ImportRecordBatchWithSchema(out, schema))
 		},
 		"array": func(out *cdevice.CArrowDeviceArray, n int64) error {
 			require.NoError(t, cdevice.ExportArray(values, out, nil))
 			left.Store(n)
-			return useArray(out, dt)
+			return view[arrow.Array](cdevice.ImportArrayWithType(out, dt))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,30 +62,22 @@ func TestPanicsOfExtensionTypes(t *testing.T) {
 	}
 }
 
-func useBatch(out *cdevice.CArrowDeviceArray, schema *arrow.Schema) error {
-	back, err := cdevice.ImportRecordBatchWithSchema(out, schema)
-	if err != nil {
-		return err
-	}
-	defer back.Release()
-	view, err := back.HostView(background)
-	if err != nil {
-		return err
-	}
-	view.Release()
-	return nil
+// viewed is an import that has a host view.
+type viewed[V interface{ Release() }] interface {
+	Release()
+	HostView(context.Context) (V, error)
 }
 
-func useArray(out *cdevice.CArrowDeviceArray, dt arrow.DataType) error {
-	back, err := cdevice.ImportArrayWithType(out, dt)
+// view takes a host view of an import.
+func view[V interface{ Release() }, T viewed[V]](item T, err error) error {
 	if err != nil {
 		return err
 	}
-	defer back.Release()
-	view, err := back.HostView(background)
+	defer item.Release()
+	v, err := item.HostView(background)
 	if err != nil {
 		return err
 	}
-	view.Release()
+	v.Release()
 	return nil
 }

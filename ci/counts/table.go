@@ -18,7 +18,7 @@ type counts [len(columns)]float64
 // table has the counts of each path.
 type table map[string]counts
 
-// least is the smaller count of two measurements: whatever disturbs a path adds to it.
+// least is the smaller count of two measurements, since every disturbance of a path adds to its counts.
 func (c counts) least(other counts) counts {
 	for i := range c {
 		c[i] = min(c[i], other[i])

@@ -15,7 +15,7 @@ type simulated struct {
 	sim *cudasim.Sim
 }
 
-// newSimulated returns a GPU whose work is done when somebody waits for it: on threads of its own, it would be done at
+// newSimulated returns a GPU that does its work within the calls that wait for it: on threads of its own, it would do it at
 // another time in each run.
 func newSimulated(driver string) *simulated {
 	check(os.Setenv("CUDASIM", cudasim.Options{Lazy: true}.String()))
