@@ -26,10 +26,10 @@ func TestPanicsOfExtensionTypes(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	int8s := arrow.PrimitiveTypes.Int8
 	var sent, received atomic.Int64
-	require.NoError(t, arrow.RegisterExtensionType(panictype.New(int8s, &received)))
+	require.NoError(t, arrow.RegisterExtensionType(panictype.New(int8s, panictype.After(&received))))
 	t.Cleanup(func() { require.NoError(t, arrow.UnregisterExtensionType(panictype.Name)) })
 	for _, storage := range []arrow.DataType{int8s, arrow.ListOf(int8s), arrow.BinaryTypes.StringView} {
-		dt := panictype.New(storage, &sent)
+		dt := panictype.New(storage, panictype.After(&sent))
 		in := arrow.StructOf(arrow.Field{Name: "f", Type: dt})
 		for name, dt := range map[string]arrow.DataType{
 			"itself": dt, "list": arrow.ListOf(dt), "dictionary": &arrow.DictionaryType{IndexType: int8s, ValueType: in},

@@ -20,7 +20,7 @@ import (
 func TestPanicsOfExtensionTypes(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	var left atomic.Int64
-	dt := panictype.New(arrow.PrimitiveTypes.Int8, &left)
+	dt := panictype.New(arrow.PrimitiveTypes.Int8, panictype.After(&left))
 	in := arrow.StructOf(arrow.Field{Name: "f", Type: dt})
 	mem := allocator(t)
 	for _, dt := range []arrow.DataType{dt, in, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: in}} {

@@ -13,22 +13,27 @@ import (
 // Name is that of the type.
 const Name = "panics"
 
-// Type is an extension type whose methods panic once they have been called as often as Left was.
+// Type is an extension type whose methods panic if panics, which each of them calls first, returns true.
 type Type struct {
 	arrow.ExtensionBase
-	Left *atomic.Int64
+	panics *func() bool // a pointer, as reflect.DeepEqual compares types, and no functions
 }
 
-// New returns a type over a storage, and sets left to as many calls as there can be.
-func New(storage arrow.DataType, left *atomic.Int64) *Type {
+// New returns a type over a storage.
+func New(storage arrow.DataType, panics func() bool) *Type {
+	return &Type{arrow.ExtensionBase{Storage: storage}, &panics}
+}
+
+// After is for a type whose methods panic after as many calls as left holds. It sets left to as many as there can be.
+func After(left *atomic.Int64) (panics func() bool) {
 	left.Store(math.MaxInt64)
-	return &Type{arrow.ExtensionBase{Storage: storage}, left}
+	return func() bool { return left.Add(-1) < 0 }
 }
 
 type values struct{ array.ExtensionArrayBase }
 
 func (t *Type) call(method string) {
-	if t.Left.Add(-1) < 0 {
+	if (*t.panics)() {
 		panic("no method " + method)
 	}
 }
@@ -36,6 +41,14 @@ func (t *Type) call(method string) {
 func (t *Type) ArrayType() reflect.Type {
 	t.call("ArrayType")
 	return reflect.TypeFor[values]()
+}
+func (t *Type) ID() arrow.Type      { t.call("ID"); return t.ExtensionBase.ID() }
+func (t *Type) Name() string        { t.call("Name"); return t.ExtensionBase.Name() }
+func (t *Type) String() string      { t.call("String"); return t.ExtensionBase.String() }
+func (t *Type) Fingerprint() string { t.call("Fingerprint"); return t.ExtensionBase.Fingerprint() }
+func (t *Type) Layout() arrow.DataTypeLayout {
+	t.call("Layout")
+	return t.ExtensionBase.Layout()
 }
 func (t *Type) ExtensionName() string       { t.call("ExtensionName"); return Name }
 func (t *Type) Serialize() string           { t.call("Serialize"); return "" }
@@ -46,5 +59,5 @@ func (t *Type) ExtensionEquals(other arrow.ExtensionType) bool {
 }
 func (t *Type) Deserialize(storage arrow.DataType, _ string) (arrow.ExtensionType, error) {
 	t.call("Deserialize")
-	return &Type{arrow.ExtensionBase{Storage: storage}, t.Left}, nil
+	return &Type{arrow.ExtensionBase{Storage: storage}, t.panics}, nil
 }
