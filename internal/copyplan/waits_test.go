@@ -228,3 +228,50 @@ func TestGPUAbandonedCopiesKeepTheirMemory(t *testing.T) {
 		})
 	}
 }
+
+// passing is an allocator that passes memory on when it is freed.
+type passing struct {
+	memory.Allocator
+	freed chan []byte
+}
+
+func (p *passing) Free(b []byte) { p.freed <- b }
+
+// The allocator of the host memory of a copy that was given up may use that memory again once it is freed, without a wait.
+func TestGPUMemoryOfAnAbandonedCopyIsUsedAgain(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := &passing{cudatest.Pinned(t, gpu), make(chan []byte, 1)}
+	b := array.NewInt64Builder(memory.NewGoAllocator())
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	there, err := ToDevice(t.Context(), trees.Of(t, b.NewArray()), gpu, nil)
+	require.NoError(t, err)
+	require.NoError(t, there.At.Synchronize(t.Context()))
+	defer there.Mem.Release()
+	s, next := cudatest.NewStream(t, gpu), cudatest.NewStream(t, gpu)
+	to, err := gpu.Allocate(t.Context(), 8, next)
+	require.NoError(t, err)
+	defer to.Free(next)
+
+	open, before := m.Hold(t, s), 0
+	if m.Sim != nil {
+		before = m.Sim.Calls("cuMemcpyAsync")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := make(chan error, 1)
+	go func() {
+		_, err := ToHost(ctx, there, mem, s)
+		wait <- err
+	}()
+	within.Eventually(t, "the copy is enqueued", func() bool {
+		return m.Sim == nil || m.Sim.Calls("cuMemcpyAsync") > before
+	})
+	cancel()
+	require.ErrorIs(t, <-wait, context.Canceled)
+	open()
+	again := <-mem.freed
+	m.HostWrite(device.Ptr(abi.AddressOf(again)), 8)
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: to.Ptr(), Src: device.Ptr(abi.AddressOf(again)), Size: 8}}, next))
+	require.NoError(t, next.Synchronize(t.Context()))
+	mem.Allocator.Free(again)
+}

@@ -40,6 +40,8 @@ type object struct {
 	held  bool // its memory is filled by work that is held back
 	known any  // state of the operations of one file
 
+	repeats bool // columns may share memory, so that it may have fewer bytes than the table
+
 	owner // of memory
 
 	pieces bool // of a struct: a child was moved out

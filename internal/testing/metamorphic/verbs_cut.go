@@ -31,11 +31,13 @@ func (m *model) derived(out string, t table, from ...*object) *object {
 	made := *from[0]
 	made.table, made.held, made.known = t, false, nil
 	for _, f := range from {
-		made.held = made.held || f.held
+		made.held, made.repeats = made.held || f.held, made.repeats || f.repeats
 		for _, h := range f.holds {
-			if !slices.Contains(holds, h) {
-				holds = append(holds, h)
+			if slices.Contains(holds, h) {
+				made.repeats = true
+				continue
 			}
+			holds = append(holds, h)
 		}
 	}
 	if len(holds) < 2 {

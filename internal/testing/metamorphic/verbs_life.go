@@ -234,7 +234,9 @@ func expectUsedOn(m *model, o Op) (string, bool) {
 	if o.arg(0) == "held" {
 		for _, h := range b.holds {
 			h.used = true
-			h.size = max(h.size, b.bytes())
+			if !b.repeats {
+				h.size = max(h.size, b.bytes())
+			}
 		}
 	}
 	return "ok", true
